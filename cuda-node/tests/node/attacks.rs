@@ -781,9 +781,10 @@ fn detached_lease_whose_token_was_used_outlives_its_node_and_its_connection() {
     }
 }
 
-/// Images of one client wait for memory. Those that have it still arrive, and so does everything else.
+/// Images of one client that wait for memory fill the window of its connection, so those that have memory do not arrive.
+/// They are refused, and neither the connection nor the session ends.
 #[test]
-fn images_that_wait_for_memory_do_not_keep_the_others_from_arriving() {
+fn images_that_wait_for_memory_end_no_session() {
     attack(async |node| {
         let mut transport = TransportConfig::default();
         transport.send_window(512 << 20);
@@ -805,12 +806,49 @@ fn images_that_wait_for_memory_do_not_keep_the_others_from_arriving() {
         }
         let replies = tokio::time::timeout(LONG, puts.join_all()).await.expect("they wait");
         for reply in replies {
-            // The hash is another one.
-            assert_eq!(refusal(&reply), Status::BadRequest);
+            // The hash of those that have arrived is another one.
+            assert!([Status::BadRequest, Status::CapacityExceeded].contains(&refusal(&reply)));
         }
         command(&mut session, 1, create_stream()).await;
         command(&mut session, 2, allocate(64)).await;
         command(&mut session, 3, read(1, 64)).await;
         while session.reply().await.unwrap().0 != Chunk::OPCODE {}
+    });
+}
+
+/// An image waits for memory on a connection without a session. A renewal goes by it.
+#[test]
+fn image_that_waits_for_memory_keeps_no_request_from_arriving() {
+    attack(async |node| {
+        let upload = async |client: &RawClient, lease, token: &Bytes| {
+            let mut put = Stream::open(&client.connection).await;
+            let blob = PutBlob { lease, token: token.clone(), hash: [1; 32], bytes: 64 << 20 };
+            put.frame(PutBlob::OPCODE, 0, 0, |out| blob.encode(out)).await;
+            put
+        };
+        let mut client = RawClient::connect(&node.address).await;
+        let granted = client.allocate().await;
+        let other = RawClient::connect(&node.address).await;
+        // The memory of the tenant is taken by slow uploads.
+        let mut slow = Vec::new();
+        for _ in 0..2 {
+            let mut put = upload(&other, granted.lease, &granted.token).await;
+            put.bytes(&[0; 1 << 20]).await;
+            slow.push(put);
+        }
+        let mut put = upload(&client, granted.lease, &granted.token).await;
+        let waits = tokio::spawn(async move { put.bytes(&[0; 8 << 20]).await });
+        let renewed = async {
+            // Both ways fill the window: the bytes arrive, or the client may send no more of them.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let (lease, token) = (granted.lease, granted.token.clone());
+            let renew = Renew { lease, token, lease_secs: 60 };
+            client.control.frame(Renew::OPCODE, 0, 3, |out| renew.encode(out)).await;
+            client.control.reply().await.unwrap()
+        };
+        let renewed = tokio::time::timeout(Duration::from_secs(5), renewed).await;
+        assert!(renewed.is_ok(), "the renewal does not arrive");
+        waits.abort();
+        drop(slow);
     });
 }
