@@ -852,3 +852,48 @@ fn image_that_waits_for_memory_keeps_no_request_from_arriving() {
         drop(slow);
     });
 }
+
+/// A client connects again before the node notices the end of its earlier connection, which has the place among the
+/// wide ones. The later connection gets it then.
+#[test]
+fn connection_becomes_wide_when_another_one_ends() {
+    let node = Node::start(&["--spares", "0"]);
+    block_on(async {
+        let mut first = RawClient::connect(&node.address).await;
+        let (lease, token, lane) = session(&mut first).await;
+        let upload = async |client: &RawClient| {
+            let mut put = Stream::open(&client.connection).await;
+            let blob = PutBlob { lease, token: token.clone(), hash: [1; 32], bytes: 64 << 20 };
+            put.frame(PutBlob::OPCODE, 0, 0, |out| blob.encode(out)).await;
+            put
+        };
+        // The memory of the tenant is taken by slow uploads.
+        let (other, second) =
+            (RawClient::connect(&node.address).await, RawClient::connect(&node.address).await);
+        let mut slow = [upload(&other).await, upload(&other).await];
+        let slowly = async {
+            loop {
+                for put in &mut slow {
+                    put.bytes(&[0; 1 << 10]).await;
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let waits = async {
+            // The others have their places.
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let mut put = upload(&second).await;
+            let mut write = std::pin::pin!(put.bytes(&[0; 8 << 20]));
+            let narrow = tokio::time::timeout(Duration::from_secs(1), &mut write).await;
+            assert!(narrow.is_err(), "the connection is wide");
+            first.connection.close(0u32.into(), b"");
+            drop(lane);
+            let wide = tokio::time::timeout(LONG, write).await;
+            assert!(wide.is_ok(), "the connection stays narrow");
+        };
+        tokio::select! {
+            () = waits => {}
+            () = slowly => {}
+        }
+    });
+}
