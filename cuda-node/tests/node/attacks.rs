@@ -744,8 +744,10 @@ fn records_of_ended_leases_take_nothing_from_a_later_one() {
 /// A detached lease lasts without a connection once its client has used the token, also after a restart.
 #[test]
 fn detached_lease_whose_token_was_used_outlives_its_node_and_its_connection() {
+    /// The opcode and the body of a frame that uses the token of a lease.
+    type Use = fn(u64, Bytes) -> (u16, Vec<u8>);
     let (_folder, mut node) = node(&["--spares", "0", "--metrics", "127.0.0.1:0"]);
-    let uses: [fn(u64, Bytes) -> (u16, Vec<u8>); 2] = [
+    let uses: [Use; 2] = [
         |lease, token| {
             let (lane, epoch, is_resumed, received) = (Lane::Commands, 1, false, 0);
             let mut out = Vec::new();
