@@ -296,7 +296,7 @@ async fn repeat(mut channel: Channel, job: Payload) -> Result<Submitted> {
     let mut may_have_run = false;
     loop {
         let connection = channel.next(may_have_run).await?;
-        match attempt(&connection, &job, &mut may_have_run).await {
+        match attempt(&connection, &channel.images, &job, &mut may_have_run).await {
             Ok(Ok(wire::Submitted { status: Status::Ok, text, output, .. })) => {
                 return Ok(Submitted { exit_code: Status::Ok, output, text });
             }
@@ -326,9 +326,10 @@ async fn repeat(mut channel: Channel, job: Payload) -> Result<Submitted> {
 }
 
 /// Sends the job by the hash of its image, and once more with the image if the node does not have it. Sets
-/// `may_have_run` while the node may have the job.
+/// `may_have_run` while the node may have the job. `images` is locked while a large image travels.
 async fn attempt(
     connection: &quinn::Connection,
+    images: &tokio::sync::Mutex<()>,
     job: &Payload,
     may_have_run: &mut bool,
 ) -> Result<Result<wire::Submitted, Refusal>, End> {
@@ -343,7 +344,10 @@ async fn attempt(
         return send(connection, job, Some(job.image.clone()), may_have_run).await;
     }
     let wire::Submit { lease, token, hash, .. } = &job.request;
-    let put = put_blob(connection, *lease, token.clone(), *hash, job.image.clone());
+    let put = async {
+        let _only = images.lock().await;
+        put_blob(connection, *lease, token.clone(), *hash, job.image.clone()).await
+    };
     match put.await? {
         Ok(()) => send(connection, job, None, may_have_run).await,
         Err(refused) => Ok(Err(refused)),
@@ -426,6 +430,9 @@ pub struct Channel {
     /// The thread of that runtime.
     thread: ThreadId,
     connections: watch::Receiver<Current>,
+    /// Images travel one after the other. Several that wait for memory of the node would use the whole flow-control
+    /// window of the connection, and everything else would wait too.
+    images: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Channel {
@@ -433,7 +440,7 @@ impl Channel {
     pub(crate) fn new(address: String) -> (Self, watch::Sender<Current>) {
         let (sender, connections) = watch::channel(None);
         let (runtime, thread) = (Handle::current(), thread::current().id());
-        (Self { address, runtime, thread, connections }, sender)
+        (Self { address, runtime, thread, connections, images: Arc::default() }, sender)
     }
 
     /// Waits for a connection that this value has not returned before. `may_have_run` is for the error.

@@ -31,7 +31,7 @@ use super::{
 /// The time within which a client sends the first frame of a stream.
 const FIRST_FRAME: Duration = Duration::from_secs(5);
 
-/// The time between two readings of the round trip of a connection.
+/// The time between two readings of the round trip of a connection, and between two attempts to widen it.
 const ROUND_TRIP: Duration = Duration::from_secs(1);
 
 /// The requests of a connection that may wait for their replies at a time.
@@ -51,12 +51,14 @@ pub(super) struct Connection {
 #[derive(Default)]
 struct WideStreams {
     count: usize,
+    /// Whether the windows are as large as a lease pays for.
+    is_wide: bool,
     /// The place among the wide connections of the tenant, from the first such stream until the connection ends: what the
     /// client has sent by then stays in memory.
     place: Option<Counted>,
 }
 
-/// While this exists, the connection has windows as large as a lease pays for.
+/// While this exists, the connection has windows as large as a lease pays for, if the tenant has a place for it.
 pub(super) struct Wide<'a>(&'a Connection);
 
 impl Connection {
@@ -65,18 +67,28 @@ impl Connection {
         Self { connection, wide, has_request_stream }
     }
 
-    /// A stream of the connection uses memory of a lease. If the tenant has enough wide connections, this one stays as it
-    /// is, and the stream is slower.
-    pub(super) fn widen(&self, leases: &Leases, client: &Client) -> Option<Wide<'_>> {
+    /// A stream of the connection uses memory of a lease. While the tenant has enough wide connections, this one stays as
+    /// it is, and the stream is slower.
+    pub(super) fn widen(&self, leases: &Leases, client: &Client) -> Wide<'_> {
+        self.wide.lock().count += 1;
+        self.widen_if_possible(leases, client);
+        Wide(self)
+    }
+
+    /// Takes a place among the wide connections, if a stream needs one. A client that connects again does so before the
+    /// places of its earlier connections are free.
+    fn widen_if_possible(&self, leases: &Leases, client: &Client) {
         let mut wide = self.wide.lock();
+        if wide.count == 0 || wide.is_wide {
+            return;
+        }
         if wide.place.is_none() {
-            wide.place = Some(client.account.wide_place(|| leases.count_of(&client.tenant))?);
+            wide.place = client.account.wide_place(|| leases.count_of(&client.tenant));
         }
-        if wide.count == 0 {
+        if wide.place.is_some() {
             transport::set_wide(&self.connection, true);
+            wide.is_wide = true;
         }
-        wide.count += 1;
-        Some(Wide(self))
     }
 }
 
@@ -84,8 +96,9 @@ impl Drop for Wide<'_> {
     fn drop(&mut self) {
         let mut wide = self.0.wide.lock();
         wide.count -= 1;
-        if wide.count == 0 {
+        if wide.count == 0 && wide.is_wide {
             transport::set_wide(&self.0.connection, false);
+            wide.is_wide = false;
         }
     }
 }
@@ -125,6 +138,7 @@ pub(super) async fn serve(leases: Arc<Leases>, client: Client, connection: quinn
             },
             _ = round_trips.tick() => {
                 measure();
+                connection.widen_if_possible(&leases, &client);
                 continue;
             }
         };
@@ -191,7 +205,7 @@ async fn serve_stream(
             serve_requests(leases, client, (hello, id), send, receive).await
         }
         First::Attach(attach) => {
-            let session = leases.session(client, attach.lease, &attach.token, attach.epoch);
+            let session = leases.session(client, attach.lease, &attach.token, attach.epoch).await;
             let kept = match session {
                 Ok(session) => {
                     let kept = leases.keep_session(client, attach.lease, &session).await;

@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt},
     net::{UnixListener, UnixStream},
+    task::JoinSet,
 };
 
 use super::{leases::Leases, reload::Reload};
@@ -29,6 +30,10 @@ const LINE: u64 = 64 << 10;
 
 /// The maximum number of connections that wait.
 const BACKLOG: i32 = 16;
+
+/// The maximum number of connections that are served at a time. One lasts as long as its command, which may wait for a
+/// disk.
+const CONNECTIONS: usize = 64;
 
 /// A command of the operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,14 +134,22 @@ impl OperatorSocket {
         Ok(Self { path: path.to_owned(), listener })
     }
 
-    /// Serves requests until the node ends.
+    /// Serves requests until the node ends. They do not wait for each other.
     pub(super) async fn serve(self, leases: Arc<Leases>, reload: Arc<Reload>) {
+        let mut connections = JoinSet::new();
         loop {
+            while connections.len() >= CONNECTIONS {
+                connections.join_next().await;
+            }
+            while connections.try_join_next().is_some() {}
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    if let Err(error) = answer(&leases, &reload, stream).await {
-                        tracing::warn!(%error, "a request of the operator failed");
-                    }
+                    let (leases, reload) = (leases.clone(), reload.clone());
+                    connections.spawn(async move {
+                        if let Err(error) = answer(&leases, &reload, stream).await {
+                            tracing::warn!(%error, "a request of the operator failed");
+                        }
+                    });
                 }
                 Err(error) => {
                     tracing::error!(%error, "the socket of the operator failed");
@@ -154,7 +167,11 @@ impl Drop for OperatorSocket {
     }
 }
 
-async fn answer(leases: &Arc<Leases>, reload: &Reload, mut stream: UnixStream) -> io::Result<()> {
+async fn answer(
+    leases: &Arc<Leases>,
+    reload: &Arc<Reload>,
+    mut stream: UnixStream,
+) -> io::Result<()> {
     let (read, mut write) = stream.split();
     let mut line = String::new();
     let mut reader = tokio::io::BufReader::new(read.take(LINE));
@@ -170,16 +187,21 @@ async fn answer(leases: &Arc<Leases>, reload: &Reload, mut stream: UnixStream) -
     write.write_all(reply.as_bytes()).await
 }
 
-async fn carry_out(leases: &Arc<Leases>, reload: &Reload, command: OperatorCommand) -> Reply {
+async fn carry_out(leases: &Arc<Leases>, reload: &Arc<Reload>, command: OperatorCommand) -> Reply {
     let done = match command {
         OperatorCommand::Revoke { lease, reason, notice_secs } => {
             let notice = Duration::from_secs(notice_secs.into());
             leases.revoke(lease, reason, notice).await.map(|()| true)
         }
-        OperatorCommand::Reload {} => match reload.run() {
-            Ok(()) => Ok(true),
-            Err(error) => Err((Status::BadRequest, error.to_string())),
-        },
+        OperatorCommand::Reload {} => {
+            // Files are read, and another reload may run.
+            let reload = reload.clone();
+            match tokio::task::spawn_blocking(move || reload.run()).await {
+                Ok(Ok(())) => Ok(true),
+                Ok(Err(error)) => Err((Status::BadRequest, error.to_string())),
+                Err(error) => Err((Status::Internal, error.to_string())),
+            }
+        }
         OperatorCommand::Unfence { device } => leases.unfence(&device).await,
     };
     match done {

@@ -9,6 +9,7 @@ use std::{
 
 use cuda_core::{Error, Result};
 use cuda_lease::authority::{ClientIdentity, ClientVerifier, IdentityError, ServerTls};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::leases::Leases;
@@ -28,6 +29,8 @@ pub(super) struct Reload {
     pub(super) config: quinn::ServerConfig,
     pub(super) verifier: watch::Sender<ClientVerifier>,
     pub(super) leases: Arc<Leases>,
+    /// Held by the reload that runs, so that none puts files into force that it read before those of a later one.
+    pub(super) running: Mutex<()>,
 }
 
 impl Reload {
@@ -37,6 +40,7 @@ impl Reload {
     /// # Errors
     /// [`Error`] names the file that cannot be used. Then nothing changes.
     pub(super) fn run(&self) -> Result<()> {
+        let _running = self.running.lock();
         let read = self.tls.config_for(self.listen);
         let (read, verifier) =
             read.map_err(|error| Error::setting("the certificates of the node", error))?;

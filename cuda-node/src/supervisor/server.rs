@@ -17,6 +17,7 @@ use cuda_lease::{
     wire::Limits,
 };
 use governor::{Quota, RateLimiter};
+use parking_lot::Mutex;
 use tokio::{
     runtime::{Builder, Runtime},
     sync::watch,
@@ -321,6 +322,7 @@ impl Node {
             config,
             verifier: watch::Sender::new(verifier),
             leases: leases.clone(),
+            running: Mutex::default(),
         });
         let open_operator_socket = |path: &PathBuf| {
             let _entered = runtime.enter();

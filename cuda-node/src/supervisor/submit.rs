@@ -76,7 +76,7 @@ async fn run(
 ) -> Result<Result<(Arc<Jobs>, Reply), Refusal>, End> {
     // The worker needs neither the token nor the image.
     let (lease, token) = (submit.lease, mem::take(&mut submit.token));
-    let (jobs, blobs) = match leases.jobs(client, lease, &token) {
+    let (jobs, blobs) = match leases.jobs(client, lease, &token).await {
         Ok(found) => found,
         Err(refusal) => return Ok(Err(refusal)),
     };
@@ -97,8 +97,8 @@ async fn run(
         let wide = connection.widen(leases, client);
         let input = tokio::select! {
             input = receive.read_raw(submit.input_bytes as usize) => match input {
-                Err(End::Refused(status, detail)) => return Ok(Err((status, detail))),
-                input => Some(input?),
+                Ok(input) => Some(input),
+                Err(end) => return not_read(end).map(Err),
             },
             () = leases.ended(lease) => None,
         };
@@ -111,15 +111,29 @@ async fn run(
     if reply.as_ref().is_some_and(|reply| reply.done.status == Status::NotFound) {
         return Ok(Err(missing_image()));
     }
-    Ok(reply.map(|reply| (jobs, reply)).ok_or_else(|| {
-        // If the lease has ended, its cause is reported instead of the worker's exit.
-        let cause = leases.jobs(client, lease, &token).err();
-        let gone = || {
-            let detail = "the worker of the lease ended; acquire a new lease";
-            (Status::Disconnected, detail.to_owned())
-        };
-        cause.filter(|(status, _)| status.ends_lease()).unwrap_or_else(gone)
-    }))
+    if let Some(reply) = reply {
+        return Ok(Ok((jobs, reply)));
+    }
+    // If the lease has ended, its cause is reported instead of the worker's exit.
+    let cause = leases.jobs(client, lease, &token).await.err();
+    let gone = || {
+        let detail = "the worker of the lease ended; acquire a new lease";
+        (Status::Disconnected, detail.to_owned())
+    };
+    Ok(Err(cause.filter(|(status, _)| status.ends_lease()).unwrap_or_else(gone)))
+}
+
+/// The refusal of an upload whose bytes were not read. One that arrives too slowly ends alone: uploads of the same
+/// connection that wait for memory may have kept it back.
+///
+/// # Errors
+/// The end of the connection.
+fn not_read(end: End) -> Result<Refusal, End> {
+    match end {
+        End::Refused(status, detail) => Ok((status, detail)),
+        End::Stalled => Ok((Status::CapacityExceeded, End::Stalled.to_string())),
+        end => Err(end),
+    }
 }
 
 /// Checks the limits of a request.
@@ -183,7 +197,7 @@ pub(super) async fn put_blob(
     mut send: SendStream,
     mut receive: FrameStream,
 ) -> Result<(), End> {
-    let target = leases.blobs(client, put.lease, &put.token).and_then(|target| {
+    let target = leases.blobs(client, put.lease, &put.token).await.and_then(|target| {
         let limit = leases.blob_limit();
         if put.bytes > limit {
             let detail = format!(
@@ -202,22 +216,28 @@ pub(super) async fn put_blob(
             return Ok(());
         }
     };
+    // Before the wait for memory: the bytes that wait would fill a narrow window, and keep requests from arriving.
+    let wide = connection.widen(leases, client);
     let read = async {
         let memory = blobs.memory_for(put.bytes).await;
-        let _wide = connection.widen(leases, client);
         Ok::<_, End>((Bytes::from(receive.read_raw(put.bytes as usize).await?), memory))
     };
     let (bytes, _memory) = tokio::select! {
         read = read => match read {
-            Err(End::Refused(status, detail)) => {
+            Ok(read) => read,
+            Err(end) => {
+                let (status, detail) = not_read(end)?;
+                // What has arrived takes no more of the window of the connection.
+                drop((receive, wide));
+                client.account.request().await;
                 refuse(&mut send, status, &detail).await;
                 return Ok(());
             }
-            read => read?,
         },
         // An upload that does not end would keep its memory from other leases of the tenant.
         () = leases.ended(put.lease) => return Ok(()),
     };
+    drop(wide);
     // The hash of 64 MiB takes tens of milliseconds.
     let (hashed, hash) = (bytes.clone(), put.hash);
     let checked = tokio::task::spawn_blocking(move || check_hash(&hashed, &hash));

@@ -45,11 +45,15 @@ impl RawClient {
 
     /// Connects and greets, with these features.
     pub async fn connect_with(address: &str, features: u64) -> Self {
-        let mut client = Self::connect_silently(address).await;
+        Self::connect_silently(address).await.greet(features).await
+    }
+
+    /// Greets, with these features.
+    pub async fn greet(mut self, features: u64) -> Self {
         let hello = Hello { oldest: VERSION, newest: VERSION, features, program: "test".into() };
-        client.control.frame(Hello::OPCODE, 0, 1, |out| hello.encode(out)).await;
-        client.control.reply().await.unwrap();
-        client
+        self.control.frame(Hello::OPCODE, 0, 1, |out| hello.encode(out)).await;
+        self.control.reply().await.unwrap();
+        self
     }
 
     /// Connects, and sends nothing.

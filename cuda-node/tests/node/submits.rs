@@ -73,3 +73,26 @@ fn submits_disturb_no_session_of_their_lease() {
     });
     assert_eq!(to_host(kept).sync_on(&stream).unwrap(), vec![7; 1000]);
 }
+
+/// Submits send more code at once than the node takes: it waits, and ends neither a submit nor the lease.
+#[test]
+fn large_modules_of_many_submits_arrive() {
+    let node = Node::start(&["--spares", "0"]);
+    let lease = node.lease().acquire_blocking().unwrap();
+    let jobs: Vec<_> =
+        (0..14).map(|number| Job::from_cubin("kernel", vec![number; 64 << 20])).collect();
+    let begin = Barrier::new(jobs.len());
+    thread::scope(|scope| {
+        for job in jobs {
+            let (lease, begin) = (&lease, &begin);
+            scope.spawn(move || {
+                begin.wait();
+                let error = lease.submit_job(job).launch_blocking().unwrap_err();
+                // A module that had to give way to later ones is sent again by the program.
+                let expected = [Some(Status::LoadFailed), Some(Status::NotFound)];
+                assert!(expected.contains(&error.status()), "{error}");
+            });
+        }
+    });
+    crate::harness::check(&lease);
+}

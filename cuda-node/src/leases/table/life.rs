@@ -77,21 +77,24 @@ impl LeaseTable {
         }
         let end = end.max(*until);
         *until = end;
+        let overlap = now.saturating_add(overlap);
         if *current == generation {
             *current = current.saturating_add(1);
-            *previous = Some(now.saturating_add(overlap));
+            *previous = Some(overlap);
+        } else {
+            // After a renewal that was lost, the previous generation has no end.
+            *previous = previous.map(|until| until.min(overlap));
         }
         let renewal = Renewal { generation: *current, remaining: end.saturating_sub(now) };
         self.counters.renewed += 1;
         Ok(renewal)
     }
 
-    /// Reports that the client did not get the token of a renewal. Its earlier token stays valid for another overlap.
-    pub fn renewal_lost(&mut self, now: Duration, lease: LeaseId) {
-        self.advance(now);
-        let until = self.now.saturating_add(self.config.generation_overlap);
+    /// Reports that the client did not get the token of a renewal. Its earlier token stays valid until the overlap of
+    /// the next renewal is over.
+    pub fn renewal_lost(&mut self, lease: LeaseId) {
         if let Some(overlap) = self.leases.get_mut(&lease).and_then(|of| of.overlap.as_mut()) {
-            *overlap = until;
+            *overlap = Duration::MAX;
         }
     }
 

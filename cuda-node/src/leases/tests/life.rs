@@ -130,6 +130,30 @@ fn a_repeated_renewal_begins_no_generation() {
 }
 
 #[test]
+fn a_lost_renewal_costs_no_token() {
+    let mut node = Node::new(1);
+    let lease = node.active(0, 1);
+    let is_valid =
+        |node: &mut Node, now, generation| node.table.authorize(at(now), lease, generation).is_ok();
+    node.table.renew(at(10), lease, 1, 3000).unwrap();
+    node.table.renewal_lost(lease);
+    assert!(is_valid(&mut node, 1000, 1));
+    // The next one has the usual overlap.
+    let renewal = node.table.renew(at(1000), lease, 1, 3000).unwrap();
+    assert_eq!(renewal, Renewal { generation: 2, remaining: at(3000) });
+    assert!(is_valid(&mut node, 1029, 1));
+    assert!(!is_valid(&mut node, 1030, 1));
+    // Repetitions do not prolong it.
+    node.table.renew(at(1030), lease, 2, 3000).unwrap();
+    node.table.renew(at(1050), lease, 2, 3000).unwrap();
+    assert!(!is_valid(&mut node, 1060, 2));
+    // A lost repetition prolongs only what is valid.
+    node.table.renew(at(1060), lease, 3, 3000).unwrap();
+    node.table.renewal_lost(lease);
+    assert!(is_valid(&mut node, 2000, 3) && !is_valid(&mut node, 2000, 2));
+}
+
+#[test]
 fn a_renewal_that_arrives_after_the_expiry_is_refused() {
     let mut node = Node::new(1);
     let lease = node.active(0, 1);

@@ -90,6 +90,8 @@ impl Leases {
             owner: None,
             is_detached: false,
             is_confirmed: false,
+            // Without a state folder there is no record.
+            is_confirmation_kept: self.folder.is_none(),
             connections: FxHashSet::default(),
             cause: None,
             memory_used: None,

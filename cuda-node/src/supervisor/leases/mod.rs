@@ -118,6 +118,8 @@ struct Entry {
     is_detached: bool,
     /// Whether the client has the token, as far as the node knows.
     is_confirmed: bool,
+    /// Whether the record of the lease says so.
+    is_confirmation_kept: bool,
     /// The connections of its client. Empty for a detached lease whose grant is confirmed.
     connections: FxHashSet<u64>,
     cause: Option<Cause>,
@@ -309,7 +311,13 @@ impl Leases {
             Ok(lease) => lease,
             Err(request) => {
                 let mut waiter = Waiter { leases: self, request, receiver };
-                (&mut waiter.receiver).await.unwrap_or_else(|_| Err(unknown()))?
+                let lease = (&mut waiter.receiver).await.unwrap_or_else(|_| Err(unknown()))?;
+                // The audit log may have failed during the wait.
+                if let Err(refused) = self.audit.check() {
+                    _ = self.change(|state, now| state.table.free(now, lease));
+                    return Err(refused);
+                }
+                lease
             }
         };
         traced.span.record("lease", lease.0);
@@ -429,23 +437,23 @@ impl Leases {
     ) -> Result<Renewed, Refusal> {
         let generation = self.verify_for_renewal(client, lease, token)?;
         let id = LeaseId(lease);
-        let (renewed, has_moved) = self.change(|state, now| {
-            let renewed = match state.table.renew(now, id, generation, secs) {
-                Ok(renewed) => renewed,
+        let (renewed, has_moved, is_renewed) = self.change(|state, now| {
+            let (renewed, is_renewed) = match state.table.renew(now, id, generation, secs) {
+                Ok(renewed) => (renewed, true),
                 // A lease that cannot be renewed is of use until its end, also with another key.
                 Err(refused) => {
-                    state.unchanged(client, now, id, generation).ok_or(refusal(refused))?
+                    (state.unchanged(client, now, id, generation).ok_or(refusal(refused))?, false)
                 }
             };
             state.confirmed(now, id)?;
             let entry = state.entries.get_mut(&id).ok_or_else(unknown)?;
             let has_moved = entry.owner.replace(client.key) != Some(client.key);
-            Ok((renewed, has_moved))
+            Ok((renewed, has_moved, is_renewed))
         })?;
-        if let Err(refused) = self.write_lease(client, id).await {
-            self.change(|state, now| state.table.renewal_lost(now, id));
-            return Err(refused);
-        }
+        let unanswered = is_renewed.then(|| UnansweredRenewal { leases: self, lease: id });
+        self.write_lease(client, id).await?;
+        // The client gets the new token.
+        std::mem::forget(unanswered);
         let renewed = self.change(|state, _| {
             let generation = renewed.generation as u32;
             let token = self.token(state, client, id, generation);
@@ -549,14 +557,14 @@ impl Leases {
     }
 
     /// Returns the session of a lease. The first call starts it.
-    pub(super) fn session(
+    pub(super) async fn session(
         self: &Arc<Self>,
         client: &Client,
         lease: u64,
         token: &[u8],
         epoch: u32,
     ) -> Result<Arc<Session>, Refusal> {
-        self.access(client, lease, token, |entry, blobs| {
+        let of_lease = |entry: &mut Entry, blobs| {
             if let Some(session) = &entry.session {
                 let other =
                     "the lease has another session; resume that one, or acquire a new lease";
@@ -567,7 +575,8 @@ impl Leases {
                 };
             }
             self.start_session(entry, LeaseId(lease), epoch, blobs)
-        })
+        };
+        self.access(client, lease, token, of_lease).await
     }
 
     fn start_session(
@@ -592,16 +601,15 @@ impl Leases {
 
     /// Returns the queue of a lease's stateless submits and the blobs of its tenant. The lease needs no session. The
     /// first call starts the queue.
-    pub(super) fn jobs(
+    pub(super) async fn jobs(
         self: &Arc<Self>,
         client: &Client,
         lease: u64,
         token: &[u8],
     ) -> Result<(Arc<Jobs>, Arc<Blobs>), Refusal> {
-        self.access(client, lease, token, |entry, blobs| {
+        let of_lease = |entry: &mut Entry, blobs: Arc<Blobs>| {
             if entry.is_session_exclusive {
-                let detail =
-                    "a lease of the class `session` runs no stateless submits; use its session, or acquire a lease of another class";
+                let detail = "a lease of the class `session` runs no stateless submits; use its session, or acquire a lease of another class";
                 return Err((Status::BadRequest, detail.into()));
             }
             if let Some(jobs) = &entry.jobs {
@@ -615,19 +623,22 @@ impl Leases {
                     leases.change(|state, now| state.worker_died(now, LeaseId(lease)));
                 }
             };
-            let jobs = entry.jobs.insert(Jobs::start(socket, blobs.clone(), entry.meter.clone(), ended));
+            let jobs =
+                entry.jobs.insert(Jobs::start(socket, blobs.clone(), entry.meter.clone(), ended));
             Ok((jobs.clone(), blobs))
-        })
+        };
+        self.access(client, lease, token, of_lease).await
     }
 
     /// Returns the blobs of a lease's tenant, and the session of the lease if it has one.
-    pub(super) fn blobs(
+    pub(super) async fn blobs(
         self: &Arc<Self>,
         client: &Client,
         lease: u64,
         token: &[u8],
     ) -> Result<(Arc<Blobs>, Option<Arc<Session>>), Refusal> {
-        self.access(client, lease, token, |entry, blobs| Ok((blobs, entry.session.clone())))
+        let of_lease = |entry: &mut Entry, blobs| Ok((blobs, entry.session.clone()));
+        self.access(client, lease, token, of_lease).await
     }
 
     /// The maximum number of bytes of a blob.
@@ -636,8 +647,8 @@ impl Leases {
     }
 
     /// Calls `call` with a lease that a client may use, and with the blobs of the client's tenant. The first call gives
-    /// the lease to its worker.
-    fn access<T>(
+    /// the lease to its worker. The first use of a detached lease confirms it, which the next node has to know.
+    async fn access<T>(
         self: &Arc<Self>,
         client: &Client,
         lease: u64,
@@ -645,7 +656,7 @@ impl Leases {
         call: impl FnOnce(&mut Entry, Arc<Blobs>) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
         let (id, generation) = (LeaseId(lease), self.verify(client, lease, token)?);
-        self.change(|state, now| {
+        let (accessed, is_kept) = self.change(|state, now| {
             state.table.authorize(now, id, generation).map_err(refusal)?;
             state.confirmed(now, id)?;
             state.connected(now, id, client.connection)?;
@@ -656,8 +667,13 @@ impl Leases {
             if let Some(worker) = &mut entry.worker {
                 worker.begin(&assign);
             }
-            call(entry, blobs)
-        })
+            let is_kept = !entry.is_detached || entry.is_confirmation_kept;
+            call(entry, blobs).map(|accessed| (accessed, is_kept))
+        })?;
+        if !is_kept {
+            self.write_lease(client, id).await?;
+        }
+        Ok(accessed)
     }
 
     /// The turns of a session-exclusive lease. Reports are made by a task: the caller may hold the state.
@@ -830,6 +846,18 @@ impl State {
             client.tenant
         );
         Err((Status::NotFound, detail))
+    }
+}
+
+/// A renewal that is not answered. Dropping it keeps the earlier token of the client valid.
+struct UnansweredRenewal<'a> {
+    leases: &'a Arc<Leases>,
+    lease: LeaseId,
+}
+
+impl Drop for UnansweredRenewal<'_> {
+    fn drop(&mut self) {
+        self.leases.change(|state, _| state.table.renewal_lost(self.lease));
     }
 }
 

@@ -79,7 +79,14 @@ impl Leases {
         self.on_disk(move |folder| {
             // `None` if the end of the lease has begun. Its client hears of that.
             let record = leases.change(|state, _| leases.record(state, lease));
-            record.map_or(Ok(()), |record| folder.write_lease(&record))
+            let Some(record) = record else { return Ok(()) };
+            folder.write_lease(&record)?;
+            leases.change(|state, _| {
+                if let Some(entry) = state.entries.get_mut(&lease) {
+                    entry.is_confirmation_kept = record.is_confirmed;
+                }
+            });
+            Ok(())
         })
         .await
     }
@@ -308,6 +315,7 @@ impl Leases {
                 owner: record.owner(),
                 is_detached: record.is_detached,
                 is_confirmed: record.is_confirmed,
+                is_confirmation_kept: record.is_confirmed,
                 connections: FxHashSet::default(),
                 cause: None,
                 memory_used: None,

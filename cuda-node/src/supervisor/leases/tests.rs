@@ -1,6 +1,7 @@
 //! Leases of a node in this process.
 
 use std::{
+    net::Ipv4Addr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -15,18 +16,26 @@ use cuda_core::{
 use cuda_cpu::CpuProvider;
 use cuda_lease::{
     LeaseBuilder,
-    authority::{Claims, Fingerprint, Tenant, Token, TokenKey},
-    wire::Limits,
+    authority::{Claims, Fingerprint, ServerTls, Tenant, Token, TokenKey},
+    internals::transport,
+    wire::{Allocate, Exclusivity, Limits},
 };
+use parking_lot::Mutex;
 use tempfile::TempDir;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    sync::watch,
+};
 
 use super::{Client, Leases, State};
 use crate::{
-    leases::{LeaseId, LeaseRequest, LeaseTable, Placement, SlotConfig, TableConfig},
+    leases::{LeaseId, LeaseRequest, LeaseState, LeaseTable, Placement, SlotConfig, TableConfig},
     quotas::Quotas,
     supervisor::{
-        DeviceOptions, Node, NodeOptions,
+        DeviceOptions, Node, NodeOptions, OperatorCommand,
         audit::{Audit, Entry as Decision},
+        operator::OperatorSocket,
+        reload::Reload,
         state_folder::StateFolder,
         tenants::Tenants,
     },
@@ -187,6 +196,99 @@ async fn slow_disk_does_not_delay_the_end_of_a_lease() {
     assert!(!leases.change(is_fenced), "the device is fenced");
 }
 
+/// The connection of a client ends while its renewal waits for the disk. The node may not have another token for it.
+#[tokio::test]
+async fn renewal_whose_client_is_gone_costs_no_token() {
+    let state = TempDir::new().unwrap();
+    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let config = TableConfig { generation_overlap: Duration::ZERO, ..TableConfig::default() };
+    let leases = leases(table_with(config), Some(folder));
+    let _busy = leases.folder.clone().unwrap().lock_owned().await;
+    let alice = client("alice");
+    let lease = active(&leases, &alice);
+    let claims = Claims { lease: lease.0, generation: 1, serial: 1, client: alice.key };
+    let token = key().issue(&claims);
+    let renewal = leases.renew(&alice, lease.0, token.as_bytes(), 60);
+    let renewed = tokio::time::timeout(Duration::ZERO, renewal).await;
+    assert!(renewed.is_err(), "the renewal does not wait for the disk");
+    let authorized = leases.change(|state, now| state.table.authorize(now, lease, 1));
+    authorized.unwrap();
+}
+
+/// The audit log fails while a request waits: it is not granted then.
+#[tokio::test]
+async fn request_that_has_waited_is_not_granted_without_the_audit_log() {
+    let folder = TempDir::new().unwrap();
+    let fifo = folder.path().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let audit = Audit::append_to(&fifo).unwrap();
+    let leases = Leases::new(table(), key(), Vec::new(), limits(), audit, None);
+    let alice = client("alice");
+    let all: Vec<_> = (0..4).map(|_| active(&leases, &alice)).collect();
+    let request = Allocate {
+        nonce: [1; 16],
+        min_vram: 1 << 20,
+        lease_secs: 60,
+        exclusivity: Exclusivity::Shared,
+        device: None,
+        wait_ms: 60_000,
+        priority: 0,
+        detached: false,
+        trace: None,
+    };
+    let waits = leases.clone();
+    let granted = tokio::spawn(async move { waits.allocate(&alice, request, false).await });
+    while leases.change(|state, _| state.waiting.is_empty()) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // Nobody reads the FIFO.
+    let reason = Some("x".repeat(2 << 20));
+    leases.audit.write(&Decision { event: "ending", reason, ..Decision::default() });
+    leases.change(|state, now| state.table.free(now, all[0])).unwrap();
+    let granted = tokio::time::timeout(LONG, granted).await.expect("the lease is granted");
+    assert_eq!(granted.unwrap().unwrap_err().0, Status::CapacityExceeded);
+    // It has ended.
+    let started = Instant::now();
+    while leases.count() > 3 {
+        assert!(started.elapsed() < LONG, "the lease goes on");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// The operator ends hostile leases also while the disk hangs, and while other programs keep the socket.
+#[tokio::test]
+async fn commands_of_the_operator_do_not_wait_for_each_other() {
+    let state = TempDir::new().unwrap();
+    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let leases = leases(table(), Some(folder));
+    let _busy = leases.folder.clone().unwrap().lock_owned().await;
+    let path = state.path().join("operator");
+    let socket = OperatorSocket::open(&path).unwrap();
+    tokio::spawn(socket.serve(leases.clone(), Arc::new(reload(&leases))));
+    let _silent = std::os::unix::net::UnixStream::connect(&path).unwrap();
+    let alice = client("alice");
+    let mut commands = tokio::task::JoinSet::new();
+    for _ in 0..2 {
+        let LeaseId(lease) = active(&leases, &alice);
+        let command = OperatorCommand::Revoke { lease, reason: "hostile".into(), notice_secs: 0 };
+        let path = path.clone();
+        // Waits for the disk.
+        commands.spawn(async move {
+            let mut stream = tokio::net::UnixStream::connect(&path).await.unwrap();
+            let line = serde_json::to_string(&command).unwrap() + "\n";
+            stream.write_all(line.as_bytes()).await.unwrap();
+            stream.read_u8().await
+        });
+    }
+    let started = Instant::now();
+    let is_active =
+        |state: &mut State, _| state.table.leases().any(|lease| lease.state == LeaseState::Active);
+    while leases.change(is_active) {
+        assert!(started.elapsed() < LONG, "a lease goes on");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
 /// If the node is killed, the next one finds the record and writes the end of the lease.
 #[tokio::test]
 async fn record_stays_until_the_audit_log_has_the_end() {
@@ -208,8 +310,34 @@ async fn record_stays_until_the_audit_log_has_the_end() {
 }
 
 fn table() -> LeaseTable {
+    table_with(TableConfig::default())
+}
+
+fn table_with(config: TableConfig) -> LeaseTable {
     let slot = SlotConfig { name: "cpu".into(), capacity: 1 << 30, reserve: 0, max_leases: 4 };
-    LeaseTable::new(TableConfig::default(), vec![slot], Quotas::default()).unwrap()
+    LeaseTable::new(config, vec![slot], Quotas::default()).unwrap()
+}
+
+/// An active lease of a client, without a worker.
+fn active(leases: &Arc<Leases>, client: &Client) -> LeaseId {
+    let placed = leases.change(|state, now| {
+        let mut nonce = [0; 16];
+        getrandom::fill(&mut nonce).unwrap();
+        state.table.request(now, LeaseRequest::new(client.tenant.clone(), nonce, 1 << 20))
+    });
+    let Ok(Placement::Leased(lease)) = placed else { panic!("{placed:?}") };
+    assert!(leases.change(|state, now| state.table.worker_ready(now, lease)));
+    lease
+}
+
+/// The files of a node without certificates.
+fn reload(leases: &Arc<Leases>) -> Reload {
+    let (tls, listen) = (ServerTls::insecure(), (Ipv4Addr::LOCALHOST, 0).into());
+    let (config, verifier) = tls.config_for(listen).unwrap();
+    let endpoint = transport::endpoint(listen, Some(config.clone()), None).unwrap();
+    let (verifier, leases) = (watch::Sender::new(verifier), leases.clone());
+    let running = Mutex::default();
+    Reload { tls, listen, quotas: None, endpoint, config, verifier, leases, running }
 }
 
 fn key() -> TokenKey {
