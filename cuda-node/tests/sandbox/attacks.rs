@@ -147,6 +147,8 @@ fn attack_all(targets: &Targets) -> Vec<(&'static str, io::Result<()>)> {
         ("limit_supervisor", limit(supervisor)),
         ("signal_supervisor_by_descriptor", signal_by_descriptor(supervisor)),
         ("send_datagram", send_datagram(&targets.datagram_socket)),
+        ("send_datagram_of_pair", send_datagram_of_pair(&targets.datagram_socket)),
+        ("send_datagram_of_raw_socket", send_datagram_of_raw_socket(&targets.datagram_socket)),
         ("open_other_device", fs::File::open(&targets.other_device).map(drop)),
         ("connect_to_operator_socket", UnixStream::connect(&targets.operator_socket).map(drop)),
         ("connect_to_abstract_socket", {
@@ -257,6 +259,18 @@ fn signal_by_descriptor(process: u32) -> io::Result<()> {
 
 fn send_datagram(socket: &Path) -> io::Result<()> {
     UnixDatagram::unbound()?.send_to(b"READY=0", socket).map(drop)
+}
+
+/// One of two sockets that are connected to each other can send to any other socket.
+fn send_datagram_of_pair(socket: &Path) -> io::Result<()> {
+    UnixDatagram::pair()?.0.send_to(b"READY=0", socket).map(drop)
+}
+
+/// A raw Unix socket is one for datagrams.
+fn send_datagram_of_raw_socket(socket: &Path) -> io::Result<()> {
+    use rustix::net::{AddressFamily, SocketType};
+    let raw = rustix::net::socket(AddressFamily::UNIX, SocketType::RAW, None)?;
+    UnixDatagram::from(raw).send_to(b"READY=0", socket).map(drop)
 }
 
 fn limit(process: u32) -> io::Result<()> {

@@ -164,9 +164,12 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
     }
     // Sockets other than Unix sockets, which the driver binds to a name in its network namespace.
     refuse_if(libc::SYS_socket, &[(0, SeccompCmpOp::Ne, libc::AF_UNIX as u64)])?;
-    // Datagrams need no connection.
-    let kind = SeccompCmpOp::MaskedEq(0xf);
-    refuse_if(libc::SYS_socket, &[(1, kind, libc::SOCK_DGRAM as u64)])?;
+    // Datagrams need no connection, also not those of a pair. A raw Unix socket is one for datagrams.
+    for call in [libc::SYS_socket, libc::SYS_socketpair] {
+        for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW] {
+            refuse_if(call, &[(1, SeccompCmpOp::MaskedEq(0xf), kind as u64)])?;
+        }
+    }
     // Input into the terminal of the operator.
     for request in [libc::TIOCSTI, libc::TIOCLINUX] {
         refuse_if(libc::SYS_ioctl, &[(1, SeccompCmpOp::Eq, request)])?;
