@@ -300,6 +300,7 @@ impl Leases {
                 is_session_exclusive,
                 ready: watch::Sender::new(Some(Ok(()))),
                 worker: None,
+                starting: None,
                 session: None,
                 jobs: None,
                 meter: Arc::new(Meter::new(self.metrics.clone())),
