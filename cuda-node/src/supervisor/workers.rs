@@ -33,6 +33,9 @@ const REPLENISH_PAUSE: Duration = Duration::from_millis(100);
 /// The maximum duration until the memory of a killed worker is free. On an H200 this takes 70 to 100 ms.
 const MEMORY_DEADLINE: Duration = Duration::from_secs(4);
 
+/// The time between two looks at a process that was killed and is not gone.
+const ENDING: Duration = Duration::from_secs(1);
+
 /// The maximum duration for which the end of a lease waits until the compiled kernels of its tenant are kept.
 const CACHE_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -221,7 +224,7 @@ impl Launcher {
             Ok(started) => started,
             // Until then, its memory belongs to its lease.
             Err(error) => {
-                return Err(NotStarted { error, memory_is_back: body.end().await });
+                return Err(NotStarted { error, memory_is_back: body.end(|| ()).await });
             }
         };
         let SupervisorEnds { commands, bulk, jobs } = ends;
@@ -322,7 +325,7 @@ impl Body {
     }
 
     /// As [`WorkerHandle::kill`].
-    async fn end(self) -> bool {
+    async fn end(self, is_ending: impl Fn()) -> bool {
         match self {
             Body::Threads(mut threads) => {
                 threads.shut_down();
@@ -334,7 +337,14 @@ impl Body {
             Body::Process(worker) => {
                 let Process { mut process, memory, kernels } = *worker;
                 process.kill();
-                let cause = process.reaped().await;
+                let cause = loop {
+                    match tokio::time::timeout(ENDING, process.reaped()).await {
+                        Ok(cause) => break cause,
+                        // The driver frees the memory of a GPU after that of the process.
+                        Err(_) if memory.is_none() && process.is_ending() => is_ending(),
+                        Err(_) => {}
+                    }
+                };
                 tracing::debug!(pid = process.pid(), %cause, "a worker has exited");
                 // The cache goes back after the end of the worker. A hostile one may have filled it, so that this takes
                 // long.
@@ -475,9 +485,10 @@ impl WorkerHandle {
         }
     }
 
-    /// Kills the worker, and waits until it has exited. Returns whether its memory is free.
-    pub(super) async fn kill(self) -> bool {
-        self.body.end().await
+    /// Kills the worker, and waits until it has exited. Returns whether its memory is free. Calls `is_ending` again and
+    /// again while the worker, which has no GPU, runs no code any more and the kernel frees its memory.
+    pub(super) async fn kill(self, is_ending: impl Fn()) -> bool {
+        self.body.end(is_ending).await
     }
 }
 

@@ -113,7 +113,7 @@ impl Leases {
             let has_ended = leases.change(|state, now| state.launched(lease, launched, now));
             if let Some(worker) = has_ended {
                 if let Some(worker) = worker {
-                    memory_is_back = worker.kill().await;
+                    memory_is_back = worker.kill(leases.report_ending(lease)).await;
                 }
                 leases.ended_lease(lease, memory_is_back).await;
             }
@@ -137,7 +137,7 @@ impl Leases {
         }
         tokio::spawn(async move {
             let memory_is_back = match worker {
-                Some(worker) => worker.kill().await,
+                Some(worker) => worker.kill(leases.report_ending(lease)).await,
                 None => true,
             };
             if let Some(session) = session {
@@ -145,6 +145,12 @@ impl Leases {
             }
             leases.ended_lease(lease, memory_is_back).await;
         });
+    }
+
+    /// Reports that a worker that was killed is on its way to its end.
+    fn report_ending(self: &Arc<Self>, lease: LeaseId) -> impl Fn() {
+        let leases = self.clone();
+        move || leases.change(|state, now| _ = state.table.worker_ends(now, lease))
     }
 
     /// Records that the worker of a lease has exited.
