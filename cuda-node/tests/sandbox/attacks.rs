@@ -166,6 +166,7 @@ fn attack_all(targets: &Targets) -> Vec<(&'static str, io::Result<()>)> {
         ("create_temporary_file", fs::write(&targets.temporary, "")),
         ("create_file_at_home", fs::write(&targets.home, "")),
         ("run_program", run_program()),
+        ("open_many_descriptors", open_many_descriptors()),
         ("mount", mount(&targets.own_cache)),
         ("change_root", rustix::process::chroot(&targets.own_cache).map_err(Into::into)),
         ("create_device", create_device(&targets.own_cache.join("device"))),
@@ -282,6 +283,15 @@ fn limit(process: u32) -> io::Result<()> {
 fn run_program() -> io::Result<()> {
     let status = Command::new("/bin/true").status()?;
     if status.success() { Ok(()) } else { Err(refused("the program failed")) }
+}
+
+/// Epolls on many descriptors each would use all watches of the user, who may be that of the supervisor.
+fn open_many_descriptors() -> io::Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
+    let null = fs::File::open("/dev/null")?;
+    (0..2000).map(|_| null.try_clone()).collect::<io::Result<Vec<_>>>().map(drop)
 }
 
 fn mount(folder: &Path) -> io::Result<()> {
