@@ -145,6 +145,7 @@ fn attack_all(targets: &Targets) -> Vec<(&'static str, io::Result<()>)> {
         // The default action of this signal is to ignore it.
         ("signal_supervisor", signal(supervisor, Signal::WINCH)),
         ("limit_supervisor", limit(supervisor)),
+        ("lower_priority_of_supervisor", lower_priority(supervisor)),
         ("signal_supervisor_by_descriptor", signal_by_descriptor(supervisor)),
         ("send_datagram", send_datagram(&targets.datagram_socket)),
         ("send_datagram_of_pair", send_datagram_of_pair(&targets.datagram_socket)),
@@ -278,6 +279,20 @@ fn limit(process: u32) -> io::Result<()> {
     let process = Pid::from_raw(process as i32);
     let core = rustix::process::getrlimit(rustix::process::Resource::Core);
     Ok(rustix::process::prlimit(process, rustix::process::Resource::Core, core).map(drop)?)
+}
+
+/// Lowers the priority of all processes of its user that it sees, and looks whether a process is one of them.
+fn lower_priority(process: u32) -> io::Result<()> {
+    // SAFETY: the calls take numbers.
+    let (set, priority) = unsafe {
+        let set = libc::setpriority(libc::PRIO_USER, 0, 1);
+        (set, libc::getpriority(libc::PRIO_PROCESS, process))
+    };
+    match (set, priority) {
+        (0, 1) => Ok(()),
+        (0, _) => Err(refused("the process has its priority")),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 fn run_program() -> io::Result<()> {
