@@ -222,8 +222,9 @@ impl Launcher {
         };
         let (Ready { device, features, .. }, sandbox) = match started {
             Ok(started) => started,
-            // Until then, its memory belongs to its lease.
+            // Until its end, its memory belongs to its lease.
             Err(error) => {
+                body.kill_start().await;
                 return Err(NotStarted { error, memory_is_back: body.end(|| ()).await });
             }
         };
@@ -324,6 +325,18 @@ impl Body {
         }
     }
 
+    /// Kills a worker whose start failed. If NVML does not list its memory, it counts as free when the process has exited:
+    /// the memory of other leases says nothing about it.
+    async fn kill_start(&mut self) {
+        let Body::Process(worker) = self else { return };
+        worker.process.kill();
+        let is_listed = match &mut worker.memory {
+            Some(memory) => memory.observe().await,
+            None => false,
+        };
+        worker.memory.take_if(|_| !is_listed);
+    }
+
     /// As [`WorkerHandle::kill`].
     async fn end(self, is_ending: impl Fn()) -> bool {
         match self {
@@ -349,11 +362,13 @@ impl Body {
                 // The cache goes back after the end of the worker. A hostile one may have filled it, so that this takes
                 // long.
                 let cache = tokio::task::spawn_blocking(move || drop(kernels));
+                let until = Instant::now() + CACHE_DEADLINE;
                 let memory_is_back = match memory {
                     Some(memory) => memory.memory_returned().await,
                     None => true,
                 };
-                _ = tokio::time::timeout(CACHE_DEADLINE, cache).await;
+                // Both together take less than the time after which the table fences the device.
+                _ = tokio::time::timeout_at(until, cache).await;
                 memory_is_back
             }
         }
@@ -539,10 +554,14 @@ impl WorkerMemory {
     }
 
     /// Finds out whether NVML reports the memory of this worker separately from that of other processes.
-    async fn observe(&mut self) {
+    async fn observe(&mut self) -> bool {
         let pid = self.probe.pid;
-        if let Err(error) = self.check.observe(pid).await {
-            tracing::warn!(pid, %error, "the memory of a worker is unknown");
+        match self.check.observe(pid).await {
+            Ok(memory) => matches!(memory, ProcessMemory::Used(_)),
+            Err(error) => {
+                tracing::warn!(pid, %error, "the memory of a worker is unknown");
+                false
+            }
         }
     }
 
