@@ -4,6 +4,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
+        mpsc,
     },
     time::{Duration, Instant},
 };
@@ -106,8 +107,8 @@ fn worker_that_cannot_start_has_not_died() {
     drop(place.request().acquire_blocking().unwrap());
 }
 
-/// A CPU device that opens when nobody holds the lock any more.
-struct Slow(CpuProvider, Arc<Mutex<()>>);
+/// A CPU device that opens when the sender is dropped.
+struct Slow(CpuProvider, Mutex<mpsc::Receiver<()>>);
 
 // SAFETY: passes everything on, and opens no backend of its own.
 unsafe impl Provider for Slow {
@@ -120,7 +121,7 @@ unsafe impl Provider for Slow {
     }
 
     fn open(&self, ordinal: u32, notices: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
-        drop(self.1.lock());
+        _ = self.1.lock().recv();
         self.0.open(ordinal, notices)
     }
 }
@@ -128,9 +129,8 @@ unsafe impl Provider for Slow {
 /// Otherwise a tenant that ends its leases while their workers start has more workers, with their memory, than leases.
 #[tokio::test]
 async fn lease_that_ends_while_its_worker_starts_keeps_its_place_until_the_worker_has_ended() {
-    let is_slow = Arc::new(Mutex::new(()));
-    let slow = is_slow.lock();
-    let provider = Arc::new(Slow(CpuProvider::default(), is_slow.clone()));
+    let (slow, is_slow) = mpsc::channel();
+    let provider = Arc::new(Slow(CpuProvider::default(), Mutex::new(is_slow)));
     let (info, workers) = (provider.devices().unwrap().remove(0), Launcher::InProcess(provider));
     let workers = Workers::new(workers, 0);
     let device = LeasedDevice { info, features: 0, sandbox: None, workers };
