@@ -465,6 +465,19 @@ impl WorkerProcess {
         }
     }
 
+    /// Whether the process runs no code any more, because its threads have given up their memory. After
+    /// [`kill`](Self::kill), the kernel may need a while to free much memory.
+    pub fn is_ending(&self) -> bool {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", self.pid)) else {
+            return false;
+        };
+        // The kernel reports no memory of a thread that has given it up.
+        threads.flatten().all(|thread| {
+            let memory = std::fs::read_to_string(thread.path().join("statm"));
+            memory.is_ok_and(|memory| memory.starts_with("0 "))
+        })
+    }
+
     /// Returns whether the process has ended. If it has, reaps it.
     pub fn has_ended(&mut self) -> bool {
         let Some(child) = &mut self.child else { return true };

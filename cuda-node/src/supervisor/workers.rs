@@ -3,6 +3,7 @@
 
 use std::{
     collections::VecDeque,
+    future::pending,
     net::Shutdown,
     os::unix::net::UnixStream,
     sync::{Arc, Weak},
@@ -31,6 +32,9 @@ const REPLENISH_PAUSE: Duration = Duration::from_millis(100);
 
 /// The maximum duration until the memory of a killed worker is free. On an H200 this takes 70 to 100 ms.
 const MEMORY_DEADLINE: Duration = Duration::from_secs(4);
+
+/// The time between two looks at a process that was killed and is not gone.
+const ENDING: Duration = Duration::from_secs(1);
 
 /// The maximum duration for which the end of a lease waits until the compiled kernels of its tenant are kept.
 const CACHE_DEADLINE: Duration = Duration::from_secs(1);
@@ -62,13 +66,19 @@ impl Workers {
         self.pool.lock().idle.len()
     }
 
-    /// Takes a spare worker, or starts one.
-    pub(super) async fn take(&self) -> Result<WorkerHandle> {
+    /// Takes a spare worker, or starts one. When `cancelled` completes, a worker that starts is killed.
+    ///
+    /// # Errors
+    /// The worker did not start. It has ended by then.
+    pub(super) async fn take(
+        &self,
+        cancelled: impl Future<Output = ()>,
+    ) -> Result<WorkerHandle, NotStarted> {
         let spare = self.take_spare();
         self.replenish(REPLENISH_PAUSE);
         match spare {
             Some(worker) => Ok(worker),
-            None => self.launcher.launch().await,
+            None => self.launcher.launch(cancelled).await,
         }
     }
 
@@ -115,7 +125,7 @@ impl Workers {
 
     /// Starts the first worker, and returns its report. If spares are configured, this worker becomes the first one.
     pub(super) async fn open(&self) -> Result<FirstWorker> {
-        let first = self.launcher.launch().await?;
+        let first = self.launcher.launch(pending()).await.map_err(|failed| failed.error)?;
         let opened = FirstWorker {
             device: first.device.clone(),
             features: first.features,
@@ -141,13 +151,15 @@ impl Workers {
             let (launcher, workers) = (self.launcher.clone(), self.own.clone());
             tokio::spawn(async move {
                 tokio::time::sleep(pause).await;
-                let launched = launcher.launch().await;
+                let launched = launcher.launch(pending()).await;
                 let Some(workers) = workers.upgrade() else { return };
                 let mut pool = workers.pool.lock();
                 pool.starting -= 1;
                 match launched {
                     Ok(worker) => pool.idle.push_back(worker),
-                    Err(error) => tracing::error!(%error, "a spare worker did not start"),
+                    Err(NotStarted { error, .. }) => {
+                        tracing::error!(%error, "a spare worker did not start");
+                    }
                 }
             });
         }
@@ -193,32 +205,29 @@ impl Launcher {
         }
     }
 
-    /// Starts a worker, and waits until its device is open.
-    async fn launch(&self) -> Result<WorkerHandle> {
-        let (mut ends, mut body) = match self {
-            Launcher::InProcess(provider) => in_process(provider.clone())?,
-            Launcher::Process(launcher) => launcher.launch().await?,
+    /// Starts a worker, and waits until its device is open. When `cancelled` completes, kills it.
+    async fn launch(
+        &self,
+        cancelled: impl Future<Output = ()>,
+    ) -> Result<WorkerHandle, NotStarted> {
+        let launched = match self {
+            Launcher::InProcess(provider) => in_process(provider.clone()),
+            Launcher::Process(launcher) => launcher.launch().await,
         };
-        let Ready { device, features, sandbox } = match &mut body {
-            // The supervisor holds the worker's sockets too, so their ends do not show that the worker has ended.
-            Body::Threads(threads) => tokio::select! {
-                ready = ready(&mut ends) => ready?,
-                ended = &mut threads.ended => {
-                    let ended = ended.unwrap_or_else(|_| Err(failed("its thread panicked")));
-                    return Err(ended.err().unwrap_or_else(|| failed("it ended without a lease")));
-                }
-            },
-            Body::Process(_) => ready(&mut ends).await?,
+        let (mut ends, mut body) =
+            launched.map_err(|error| NotStarted { error, memory_is_back: true })?;
+        let started = tokio::select! {
+            started = body.start(&mut ends) => started,
+            () = cancelled => Err(failed("its lease has ended")),
         };
-        let sandbox = match &body {
-            Body::Threads(_) => None,
-            Body::Process(_) => Some(serde_json::from_str(&sandbox).map_err(failed)?),
+        let (Ready { device, features, .. }, sandbox) = match started {
+            Ok(started) => started,
+            // Until its end, its memory belongs to its lease.
+            Err(error) => {
+                body.kill_start().await;
+                return Err(NotStarted { error, memory_is_back: body.end(|| ()).await });
+            }
         };
-        if let Body::Process(process) = &mut body
-            && let Some(memory) = &mut process.memory
-        {
-            memory.observe().await;
-        }
         let SupervisorEnds { commands, bulk, jobs } = ends;
         let lanes = Some((commands, bulk));
         let jobs = Some(jobs);
@@ -291,6 +300,86 @@ pub(super) type Lanes = (tokio::net::UnixStream, tokio::net::UnixStream);
 enum Body {
     Threads(Threads),
     Process(Box<Process>),
+}
+
+impl Body {
+    /// Waits until the device of a new worker is open. Returns its sandbox too.
+    async fn start(&mut self, ends: &mut SupervisorEnds) -> Result<(Ready, Option<SandboxReport>)> {
+        match self {
+            // The supervisor holds the worker's sockets too, so their ends do not show that the worker has ended.
+            Body::Threads(threads) => tokio::select! {
+                ready = ready(ends) => Ok((ready?, None)),
+                ended = &mut threads.ended => {
+                    let ended = ended.unwrap_or_else(|_| Err(failed("its thread panicked")));
+                    Err(ended.err().unwrap_or_else(|| failed("it ended without a lease")))
+                }
+            },
+            Body::Process(process) => {
+                let ready = ready(ends).await?;
+                let sandbox = serde_json::from_str(&ready.sandbox).map_err(failed)?;
+                if let Some(memory) = &mut process.memory {
+                    memory.observe().await;
+                }
+                Ok((ready, Some(sandbox)))
+            }
+        }
+    }
+
+    /// Kills a worker whose start failed. If NVML does not list its memory, it counts as free when the process has exited:
+    /// the memory of other leases says nothing about it.
+    async fn kill_start(&mut self) {
+        let Body::Process(worker) = self else { return };
+        worker.process.kill();
+        let is_listed = match &mut worker.memory {
+            Some(memory) => memory.observe().await,
+            None => false,
+        };
+        worker.memory.take_if(|_| !is_listed);
+    }
+
+    /// As [`WorkerHandle::kill`].
+    async fn end(self, is_ending: impl Fn()) -> bool {
+        match self {
+            Body::Threads(mut threads) => {
+                threads.shut_down();
+                if !threads.ended.is_terminated() {
+                    _ = (&mut threads.ended).await;
+                }
+                true
+            }
+            Body::Process(worker) => {
+                let Process { mut process, memory, kernels } = *worker;
+                process.kill();
+                let cause = loop {
+                    match tokio::time::timeout(ENDING, process.reaped()).await {
+                        Ok(cause) => break cause,
+                        // The driver frees the memory of a GPU after that of the process.
+                        Err(_) if memory.is_none() && process.is_ending() => is_ending(),
+                        Err(_) => {}
+                    }
+                };
+                tracing::debug!(pid = process.pid(), %cause, "a worker has exited");
+                // The cache goes back after the end of the worker. A hostile one may have filled it, so that this takes
+                // long.
+                let cache = tokio::task::spawn_blocking(move || drop(kernels));
+                let until = Instant::now() + CACHE_DEADLINE;
+                let memory_is_back = match memory {
+                    Some(memory) => memory.memory_returned().await,
+                    None => true,
+                };
+                // Both together take less than the time after which the table fences the device.
+                _ = tokio::time::timeout_at(until, cache).await;
+                memory_is_back
+            }
+        }
+    }
+}
+
+/// A worker that did not start, and has ended.
+pub(super) struct NotStarted {
+    pub(super) error: Error,
+    /// Whether its memory is verified to be free.
+    pub(super) memory_is_back: bool,
 }
 
 /// A worker that is a process.
@@ -411,30 +500,10 @@ impl WorkerHandle {
         }
     }
 
-    /// Kills the worker, and waits until it has exited. Returns whether its memory is free.
-    pub(super) async fn kill(self) -> bool {
-        match self.body {
-            Body::Threads(mut threads) => {
-                threads.shut_down();
-                _ = (&mut threads.ended).await;
-                true
-            }
-            Body::Process(worker) => {
-                let Process { mut process, memory, kernels } = *worker;
-                process.kill();
-                let cause = process.reaped().await;
-                tracing::debug!(pid = process.pid(), %cause, "a worker has exited");
-                // The cache goes back after the end of the worker. A hostile one may have filled it, so that this takes
-                // long.
-                let cache = tokio::task::spawn_blocking(move || drop(kernels));
-                let memory_is_back = match memory {
-                    Some(memory) => memory.memory_returned().await,
-                    None => true,
-                };
-                _ = tokio::time::timeout(CACHE_DEADLINE, cache).await;
-                memory_is_back
-            }
-        }
+    /// Kills the worker, and waits until it has exited. Returns whether its memory is free. Calls `is_ending` again and
+    /// again while the worker, which has no GPU, runs no code any more and the kernel frees its memory.
+    pub(super) async fn kill(self, is_ending: impl Fn()) -> bool {
+        self.body.end(is_ending).await
     }
 }
 
@@ -485,10 +554,14 @@ impl WorkerMemory {
     }
 
     /// Finds out whether NVML reports the memory of this worker separately from that of other processes.
-    async fn observe(&mut self) {
+    async fn observe(&mut self) -> bool {
         let pid = self.probe.pid;
-        if let Err(error) = self.check.observe(pid).await {
-            tracing::warn!(pid, %error, "the memory of a worker is unknown");
+        match self.check.observe(pid).await {
+            Ok(memory) => matches!(memory, ProcessMemory::Used(_)),
+            Err(error) => {
+                tracing::warn!(pid, %error, "the memory of a worker is unknown");
+                false
+            }
         }
     }
 

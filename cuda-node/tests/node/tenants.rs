@@ -9,7 +9,7 @@ use cuda_lease::{
 };
 use tempfile::TempDir;
 
-use crate::harness::{Node, check, program, wait_until};
+use crate::harness::{Node, Signal, check, program, wait_until};
 
 /// A folder with an authority, a node for 127.0.0.1, and the clients `alice` and `bob`.
 pub fn certificates() -> TempDir {
@@ -201,4 +201,31 @@ fn node_that_verifies_no_clients_listens_on_loopback_only() {
     // No client sends its work to a node that it cannot verify.
     let error = LeaseBuilder::new("192.0.2.1:5701").acquire_blocking().unwrap_err();
     assert!(matches!(error, Error::Misuse(_)), "{error}");
+}
+
+/// A client with a certificate may free a lease before it has the token.
+#[test]
+fn worker_that_starts_ends_with_its_lease() {
+    let folder = certificates();
+    let node = secured(folder.path(), &["--spares", "0"]);
+    wait_until("the first worker has ended", || node.workers().is_empty());
+    let connect = || NodeClient::connect(&node.address, client(folder.path(), "alice")).unwrap();
+    let (first, second) = (connect(), connect());
+    std::thread::scope(|scope| {
+        scope.spawn(|| first.allocate(&node.lease()));
+        // The supervisor waits for the start of its program.
+        let runs = |worker: &u32| {
+            let arguments = fs::read_to_string(format!("/proc/{worker}/cmdline"));
+            arguments.is_ok_and(|arguments| arguments.contains("--sandbox="))
+        };
+        let worker = loop {
+            if let Some(worker) = node.workers().into_iter().find(runs) {
+                break worker;
+            }
+        };
+        let pid = rustix::process::Pid::from_raw(worker as i32).unwrap();
+        rustix::process::kill_process(pid, Signal::STOP).unwrap();
+        second.free_own(second.leases().unwrap()[0].lease).unwrap();
+        wait_until("the worker has ended", || node.workers().is_empty());
+    });
 }

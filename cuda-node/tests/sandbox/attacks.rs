@@ -145,8 +145,11 @@ fn attack_all(targets: &Targets) -> Vec<(&'static str, io::Result<()>)> {
         // The default action of this signal is to ignore it.
         ("signal_supervisor", signal(supervisor, Signal::WINCH)),
         ("limit_supervisor", limit(supervisor)),
+        ("lower_priority_of_supervisor", lower_priority(supervisor)),
         ("signal_supervisor_by_descriptor", signal_by_descriptor(supervisor)),
         ("send_datagram", send_datagram(&targets.datagram_socket)),
+        ("send_datagram_of_pair", send_datagram_of_pair(&targets.datagram_socket)),
+        ("send_datagram_of_raw_socket", send_datagram_of_raw_socket(&targets.datagram_socket)),
         ("open_other_device", fs::File::open(&targets.other_device).map(drop)),
         ("connect_to_operator_socket", UnixStream::connect(&targets.operator_socket).map(drop)),
         ("connect_to_abstract_socket", {
@@ -164,6 +167,7 @@ fn attack_all(targets: &Targets) -> Vec<(&'static str, io::Result<()>)> {
         ("create_temporary_file", fs::write(&targets.temporary, "")),
         ("create_file_at_home", fs::write(&targets.home, "")),
         ("run_program", run_program()),
+        ("open_many_descriptors", open_many_descriptors()),
         ("mount", mount(&targets.own_cache)),
         ("change_root", rustix::process::chroot(&targets.own_cache).map_err(Into::into)),
         ("create_device", create_device(&targets.own_cache.join("device"))),
@@ -259,15 +263,50 @@ fn send_datagram(socket: &Path) -> io::Result<()> {
     UnixDatagram::unbound()?.send_to(b"READY=0", socket).map(drop)
 }
 
+/// One of two sockets that are connected to each other can send to any other socket.
+fn send_datagram_of_pair(socket: &Path) -> io::Result<()> {
+    UnixDatagram::pair()?.0.send_to(b"READY=0", socket).map(drop)
+}
+
+/// A raw Unix socket is one for datagrams.
+fn send_datagram_of_raw_socket(socket: &Path) -> io::Result<()> {
+    use rustix::net::{AddressFamily, SocketType};
+    let raw = rustix::net::socket(AddressFamily::UNIX, SocketType::RAW, None)?;
+    UnixDatagram::from(raw).send_to(b"READY=0", socket).map(drop)
+}
+
 fn limit(process: u32) -> io::Result<()> {
     let process = Pid::from_raw(process as i32);
     let core = rustix::process::getrlimit(rustix::process::Resource::Core);
     Ok(rustix::process::prlimit(process, rustix::process::Resource::Core, core).map(drop)?)
 }
 
+/// Lowers the priority of all processes of its user that it sees, and looks whether a process is one of them.
+fn lower_priority(process: u32) -> io::Result<()> {
+    // SAFETY: the calls take numbers.
+    let (set, priority) = unsafe {
+        let set = libc::setpriority(libc::PRIO_USER, 0, 1);
+        (set, libc::getpriority(libc::PRIO_PROCESS, process))
+    };
+    match (set, priority) {
+        (0, 1) => Ok(()),
+        (0, _) => Err(refused("the process has its priority")),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 fn run_program() -> io::Result<()> {
     let status = Command::new("/bin/true").status()?;
     if status.success() { Ok(()) } else { Err(refused("the program failed")) }
+}
+
+/// Epolls on many descriptors each would use all watches of the user, who may be that of the supervisor.
+fn open_many_descriptors() -> io::Result<()> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
+    let null = fs::File::open("/dev/null")?;
+    (0..2000).map(|_| null.try_clone()).collect::<io::Result<Vec<_>>>().map(drop)
 }
 
 fn mount(folder: &Path) -> io::Result<()> {

@@ -29,7 +29,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const USER: u32 = 64_321;
 
 /// The attacks that succeed on every machine if there is no sandbox.
-const CERTAIN: [&str; 22] = [
+const CERTAIN: [&str; 26] = [
     "become_root",
     "connect_to_abstract_socket",
     "connect_to_network",
@@ -42,8 +42,12 @@ const CERTAIN: [&str; 22] = [
     "end_other_worker",
     "find_secret_in_environment",
     "limit_supervisor",
+    "lower_priority_of_supervisor",
+    "open_many_descriptors",
     "open_other_device",
     "send_datagram",
+    "send_datagram_of_pair",
+    "send_datagram_of_raw_socket",
     "signal_supervisor_by_descriptor",
     "list_descriptors_of_supervisor",
     "read_environment_of_supervisor",
@@ -74,12 +78,14 @@ const FILTERED: [&str; 10] = [
 ];
 
 /// Attacks on what is not protected by files of their own user, but by namespaces or filters.
-const BEYOND_USER: [&str; 5] = [
+const BEYOND_USER: [&str; 7] = [
     "connect_to_abstract_socket",
     "connect_to_network",
     "create_temporary_file",
     "open_other_device",
     "send_datagram",
+    "send_datagram_of_pair",
+    "send_datagram_of_raw_socket",
 ];
 
 /// A copy of this program that every user can run.

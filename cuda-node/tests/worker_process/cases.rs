@@ -93,8 +93,10 @@ async fn killed_spinning_worker_is_reaped_and_closes_its_sockets() {
     let (mut worker, mut ends) = launcher("spin").launch().unwrap();
     started(&mut ends).await;
     assert!(runs(worker.pid()));
+    assert!(!worker.is_ending());
     worker.kill();
     worker.kill();
+    wait_until("the killed worker has no memory", || worker.is_ending());
     assert_eq!(worker.reaped().await, SIGKILL);
     assert!(!children().contains(&worker.pid()));
     assert_eq!(ends.commands.read(&mut [0]).await.unwrap(), 0);

@@ -337,6 +337,20 @@ impl LeaseTable {
         }
     }
 
+    /// Reports that a worker that was killed runs no code any more, and that its memory becomes free. The time for that
+    /// begins again: much memory takes a while, more so on a busy machine. Returns whether the report had an effect.
+    pub fn worker_ends(&mut self, now: Duration, lease: LeaseId) -> bool {
+        self.advance(now);
+        let by_then = self.now.saturating_add(self.config.kill_timeout);
+        match self.leases.get_mut(&lease).map(|of| &mut of.phase) {
+            Some(Phase::Killing { by: Some(by), .. }) => {
+                *by = by_then;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Takes a slot out of service: its leases end with [`Cause::Fenced`] after the grace, and requests that no other
     /// slot could hold are refused. Returns whether the slot was in service.
     pub fn fence(&mut self, now: Duration, slot: SlotId) -> bool {

@@ -105,6 +105,28 @@ fn reports_about_unknown_leases_have_no_effect() {
 }
 
 #[test]
+fn worker_that_ends_slowly_does_not_fence_the_slot() {
+    let mut node = Node::new(1);
+    let lease = node.active(0, 100);
+    node.table.free(at(0), lease).unwrap();
+    // Nobody was asked to kill it yet.
+    assert!(!node.table.worker_ends(at(0), lease));
+    node.actions(0);
+    for now in [4, 8, 12] {
+        assert!(node.table.worker_ends(at(now), lease));
+        assert_eq!((node.actions(now), node.used(0)), (vec![], 200 * MIB));
+    }
+    assert!(node.table.worker_gone(at(16), lease, true));
+    assert_eq!(node.used(0), 0);
+    assert!(!node.table.worker_ends(at(16), lease));
+    // Without a report the time is over.
+    let stuck = killed(&mut node, 20);
+    assert!(node.table.worker_ends(at(24), stuck));
+    assert_eq!(node.actions(29), [Action::Fence { slot: SlotId(0) }]);
+    assert!(!node.table.worker_ends(at(29), stuck));
+}
+
+#[test]
 fn missing_memory_fences_the_slot() {
     let mut node = Node::new(2);
     let lost = killed(&mut node, 0);

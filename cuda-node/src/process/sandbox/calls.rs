@@ -15,6 +15,9 @@ use seccompiler::{
 /// are supported.
 const LAST: i64 = 469;
 
+/// The kind of target of `ioprio_set` that is one process.
+const IOPRIO_WHO_PROCESS: u64 = 1;
+
 /// Commands of `fcntl` and requests of `ioctl` of Linux that `libc` does not have, or not on every architecture.
 const F_SETSIG: libc::c_int = 10;
 const F_SETOWN_EX: libc::c_int = 15;
@@ -159,14 +162,23 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
     ] {
         refuse_if(call, &is_other)?;
     }
-    for call in [libc::SYS_setpriority, libc::SYS_ioprio_set] {
+    // Other than of one process, they also change those of a group or of a user.
+    let calls = [
+        (libc::SYS_setpriority, libc::PRIO_PROCESS as u64),
+        (libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS),
+    ];
+    for (call, one_process) in calls {
+        refuse_if(call, &[(0, SeccompCmpOp::Ne, one_process)])?;
         refuse_if(call, &[(1, SeccompCmpOp::Ne, 0)])?;
     }
     // Sockets other than Unix sockets, which the driver binds to a name in its network namespace.
     refuse_if(libc::SYS_socket, &[(0, SeccompCmpOp::Ne, libc::AF_UNIX as u64)])?;
-    // Datagrams need no connection.
-    let kind = SeccompCmpOp::MaskedEq(0xf);
-    refuse_if(libc::SYS_socket, &[(1, kind, libc::SOCK_DGRAM as u64)])?;
+    // Datagrams need no connection, also not those of a pair. A raw Unix socket is one for datagrams.
+    for call in [libc::SYS_socket, libc::SYS_socketpair] {
+        for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW] {
+            refuse_if(call, &[(1, SeccompCmpOp::MaskedEq(0xf), kind as u64)])?;
+        }
+    }
     // Input into the terminal of the operator.
     for request in [libc::TIOCSTI, libc::TIOCLINUX] {
         refuse_if(libc::SYS_ioctl, &[(1, SeccompCmpOp::Eq, request)])?;

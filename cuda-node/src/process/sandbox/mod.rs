@@ -29,7 +29,10 @@ use std::{
 
 use parking_lot::Mutex;
 use rustix::{
-    process::{DumpableBehavior, getegid, geteuid, getpid, set_dumpable_behavior},
+    process::{
+        DumpableBehavior, Resource, getegid, geteuid, getpid, getrlimit, set_dumpable_behavior,
+        setrlimit,
+    },
     thread::{UnshareFlags, unshare_unsafe},
 };
 use serde::{Deserialize, Serialize};
@@ -272,7 +275,7 @@ impl Confinement {
     /// [`Error::Sandbox`] if every part is required and the machine does not give one. End the process then.
     pub fn enter(self) -> Result<SandboxReport> {
         let mut report = SandboxReport::default();
-        report.add(Part::Descriptors, no_other_descriptors());
+        report.add(Part::Descriptors, no_other_descriptors().and(limit_descriptors()));
         let are_all_gpus = self.devices == DeviceFiles::AllGpus;
         let gpus = match self.devices {
             DeviceFiles::These(files) => files,
@@ -332,6 +335,19 @@ impl Confinement {
         }
         Ok(report)
     }
+}
+
+/// The maximum number of descriptors of a worker: the usual limit of a process that does not ask for more.
+const DESCRIPTORS: u64 = 1024;
+
+/// Limits the descriptors of this process. The kernel counts what epolls watch for each user, and the user of a worker
+/// in a user namespace is that of the supervisor. A worker with more descriptors could use all of it, and the supervisor
+/// could start no other worker.
+fn limit_descriptors() -> io::Result<()> {
+    let mut limit = getrlimit(Resource::Nofile);
+    let lower = |now: Option<u64>| Some(now.unwrap_or(u64::MAX).min(DESCRIPTORS));
+    (limit.current, limit.maximum) = (lower(limit.current), lower(limit.maximum));
+    Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
 /// Checks that the launcher has left no descriptors to this process besides the standard ones and the sockets.

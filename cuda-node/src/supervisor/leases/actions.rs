@@ -5,13 +5,16 @@ use std::{sync::Arc, time::Duration};
 use cuda_core::{Error, protocol::Status};
 use cuda_lease::wire::{Event, Exclusivity};
 use rustc_hash::FxHashSet;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
 use super::{Entry, Leases, State, millis, refusal, unknown};
 use crate::{
     leases::{Action, Cause, LeaseId, SlotId},
     metrics::Meter,
-    supervisor::{audit::Entry as Decision, workers::WorkerHandle},
+    supervisor::{
+        audit::Entry as Decision,
+        workers::{NotStarted, WorkerHandle},
+    },
 };
 
 impl Leases {
@@ -76,12 +79,15 @@ impl Leases {
         let Some(view) = state.table.lease(lease) else { return };
         let (is_session_exclusive, tenant) =
             (view.class == Exclusivity::Session, view.tenant.clone());
+        let workers = self.slots.get(slot.0).map(|slot| slot.workers.clone());
+        let (starting, cancelled) = oneshot::channel::<()>();
         let entry = Entry {
             slot,
             quota,
             is_session_exclusive,
             ready: watch::Sender::new(None),
             worker: None,
+            starting: workers.is_some().then_some(starting),
             session: None,
             jobs: None,
             meter: Arc::new(Meter::new(self.metrics.clone())),
@@ -97,16 +103,22 @@ impl Leases {
             memory_used: None,
         };
         state.entries.insert(lease, entry);
-        let Some(workers) = self.slots.get(slot.0).map(|slot| slot.workers.clone()) else {
-            return;
-        };
+        let Some(workers) = workers else { return };
         let leases = self.clone();
         tokio::spawn(async move {
-            let launched = workers.take().await.and_then(|mut worker| {
-                worker.assign(&tenant)?;
-                Ok(worker)
-            });
-            leases.change(|state, now| state.launched(lease, launched, now));
+            // Completes when the lease ends.
+            let cancelled = async { _ = cancelled.await };
+            let (launched, mut memory_is_back) = match workers.take(cancelled).await {
+                Ok(mut worker) => (worker.assign(&tenant).map(|()| worker), true),
+                Err(NotStarted { error, memory_is_back }) => (Err(error), memory_is_back),
+            };
+            let has_ended = leases.change(|state, now| state.launched(lease, launched, now));
+            if let Some(worker) = has_ended {
+                if let Some(worker) = worker {
+                    memory_is_back = worker.kill(leases.report_ending(lease)).await;
+                }
+                leases.ended_lease(lease, memory_is_back).await;
+            }
         });
     }
 
@@ -120,34 +132,49 @@ impl Leases {
             session.end(end_of(lease, entry.cause.as_ref(), &address));
         }
         let (worker, session, leases) = (entry.worker.take(), entry.session.take(), self.clone());
+        // The task that starts the worker kills it, and reports when it has exited: until then it uses memory of the
+        // device.
+        if entry.starting.is_some() {
+            return;
+        }
         tokio::spawn(async move {
             let memory_is_back = match worker {
-                Some(worker) => worker.kill().await,
+                Some(worker) => worker.kill(leases.report_ending(lease)).await,
                 None => true,
             };
             if let Some(session) = session {
                 session.worker_gone();
             }
-            let ended = Decision { event: "ended", lease: Some(lease.0), ..Decision::default() };
-            leases.audit.write(&ended);
-            // Before the disk, which may be slow: the table fences a device whose worker does not end in time.
-            leases.change(|state, now| state.table.worker_gone(now, lease, memory_is_back));
-            leases.forget(lease).await;
+            leases.ended_lease(lease, memory_is_back).await;
         });
+    }
+
+    /// Reports that a worker that was killed is on its way to its end.
+    fn report_ending(self: &Arc<Self>, lease: LeaseId) -> impl Fn() {
+        let leases = self.clone();
+        move || leases.change(|state, now| _ = state.table.worker_ends(now, lease))
+    }
+
+    /// Records that the worker of a lease has exited.
+    async fn ended_lease(self: &Arc<Self>, lease: LeaseId, memory_is_back: bool) {
+        let ended = Decision { event: "ended", lease: Some(lease.0), ..Decision::default() };
+        self.audit.write(&ended);
+        // Before the disk, which may be slow: the table fences a device whose worker does not end in time.
+        self.change(|state, now| state.table.worker_gone(now, lease, memory_is_back));
+        self.forget(lease).await;
     }
 }
 
 impl State {
+    /// Gives a lease its worker. If the lease has ended meanwhile, returns the worker, if that has started.
     fn launched(
         &mut self,
         lease: LeaseId,
         launched: cuda_core::Result<WorkerHandle>,
         now: Duration,
-    ) {
-        let Some(entry) = self.entries.get_mut(&lease) else {
-            // The lease ended meanwhile. Dropping the worker ends it.
-            return;
-        };
+    ) -> Option<Option<WorkerHandle>> {
+        let Some(entry) = self.entries.get_mut(&lease) else { return Some(launched.ok()) };
+        entry.starting = None;
         match launched {
             Ok(worker) => {
                 tracing::info!(lease = lease.0, pid = worker.pid(), "a lease has a worker");
@@ -162,6 +189,7 @@ impl State {
                 self.table.worker_not_started(now, lease, reason);
             }
         }
+        None
     }
 
     fn set_turn(&self, lease: LeaseId, has_turn: bool) {

@@ -105,6 +105,8 @@ struct Entry {
     /// `None` while its worker starts, then `Ok`, or the reason why it did not start.
     ready: watch::Sender<Option<Result<(), Refusal>>>,
     worker: Option<WorkerHandle>,
+    /// `Some` while its worker starts. Dropping it ends the start.
+    starting: Option<oneshot::Sender<()>>,
     session: Option<Arc<Session>>,
     jobs: Option<Arc<Jobs>>,
     meter: Arc<Meter>,

@@ -9,7 +9,7 @@ use std::{
 
 use cuda_core::{Error, protocol::Status};
 use rustc_hash::FxHashSet;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Client, Entry, Leases, State};
 use crate::{
@@ -230,10 +230,11 @@ impl Leases {
         worker: Option<WorkerHandle>,
     ) {
         let leases = self.clone();
-        let (sender, end) = oneshot::channel();
+        let (sender, mut end) = oneshot::channel();
+        let (ending, mut is_ending) = mpsc::channel(1);
         tokio::spawn(async move {
             let memory_is_back = match worker {
-                Some(worker) => worker.kill().await,
+                Some(worker) => worker.kill(|| _ = ending.try_send(())).await,
                 None => true,
             };
             let ended = Decision { event: "ended", lease: Some(lease.0), ..Decision::default() };
@@ -245,7 +246,17 @@ impl Leases {
         let is_fenced = self.change(|state, _| {
             state.table.slots().any(|slot| slot.is_fenced && slot.name == device)
         });
-        if !is_fenced && !matches!(tokio::time::timeout(KILL, end).await, Ok(Ok(true))) {
+        if is_fenced {
+            return;
+        }
+        let has_ended = loop {
+            tokio::select! {
+                memory_is_back = &mut end => break memory_is_back == Ok(true),
+                Some(()) = is_ending.recv() => {}
+                () = tokio::time::sleep(KILL) => break false,
+            }
+        };
+        if !has_ended {
             tracing::error!(
                 lease = lease.0,
                 device,
@@ -307,6 +318,7 @@ impl Leases {
                 is_session_exclusive,
                 ready: watch::Sender::new(Some(Ok(()))),
                 worker: None,
+                starting: None,
                 session: None,
                 jobs: None,
                 meter: Arc::new(Meter::new(self.metrics.clone())),

@@ -5,6 +5,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
+        mpsc,
     },
     time::{Duration, Instant},
 };
@@ -27,7 +28,7 @@ use tokio::{
     sync::watch,
 };
 
-use super::{Client, Leases, State};
+use super::{Client, LeasedDevice, Leases, State};
 use crate::{
     leases::{LeaseId, LeaseRequest, LeaseState, LeaseTable, Placement, SlotConfig, TableConfig},
     quotas::Quotas,
@@ -38,6 +39,7 @@ use crate::{
         reload::Reload,
         state_folder::StateFolder,
         tenants::Tenants,
+        workers::{Launcher, Workers},
     },
 };
 
@@ -111,6 +113,52 @@ fn worker_that_cannot_start_has_not_died() {
     assert!(!audit.contains("died"), "{audit}");
     is_broken.store(false, Ordering::Relaxed);
     drop(place.request().acquire_blocking().unwrap());
+}
+
+/// A CPU device that opens when the sender is dropped.
+struct Slow(CpuProvider, Mutex<mpsc::Receiver<()>>);
+
+// SAFETY: passes everything on, and opens no backend of its own.
+unsafe impl Provider for Slow {
+    fn scheme(&self) -> &'static str {
+        self.0.scheme()
+    }
+
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        self.0.devices()
+    }
+
+    fn open(&self, ordinal: u32, notices: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
+        _ = self.1.lock().recv();
+        self.0.open(ordinal, notices)
+    }
+}
+
+/// Otherwise a tenant that ends its leases while their workers start has more workers, with their memory, than leases.
+#[tokio::test]
+async fn lease_that_ends_while_its_worker_starts_keeps_its_place_until_the_worker_has_ended() {
+    let (slow, is_slow) = mpsc::channel();
+    let provider = Arc::new(Slow(CpuProvider::default(), Mutex::new(is_slow)));
+    let (info, workers) = (provider.devices().unwrap().remove(0), Launcher::InProcess(provider));
+    let workers = Workers::new(workers, 0);
+    let device = LeasedDevice { info, features: 0, sandbox: None, workers };
+    let leases = Leases::new(table(), key(), vec![device], limits(), Audit::default(), None);
+    let lease = leases.change(|state, now| {
+        let request = LeaseRequest::new(client("alice").tenant, [1; 16], 1 << 20);
+        let Ok(Placement::Leased(lease)) = state.table.request(now, request) else { panic!() };
+        lease
+    });
+    leases.change(|state, now| state.table.free(now, lease)).unwrap();
+    let ended = async {
+        while leases.count() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let mut ended = std::pin::pin!(ended);
+    let early = tokio::time::timeout(Duration::from_millis(100), &mut ended).await;
+    assert!(early.is_err(), "the place is free, and the worker starts");
+    drop(slow);
+    tokio::time::timeout(LONG, ended).await.expect("the lease does not end");
 }
 
 /// A lease acts for its own tenant only, whatever the token states.

@@ -280,7 +280,7 @@ impl Session {
         resume: Option<u64>,
     ) -> Result<(), End> {
         let served = async {
-            let seen = |frames: &Frames, before| self.count(frames, before);
+            let seen = |frames: &Frames, before| self.count(lane, frames, before);
             match lane {
                 wire::Lane::Bulk => self.bulk.serve(send, receive, resume, Vec::new, seen).await,
                 wire::Lane::Commands => {
@@ -299,20 +299,19 @@ impl Session {
     }
 
     /// Counts the frames behind number `before`, which were passed to the worker.
-    fn count(&self, frames: &Frames, before: u64) {
+    fn count(&self, lane: wire::Lane, frames: &Frames, before: u64) {
         let mut tally = Tally::default();
         let is_new = |frame: &Frame<'_>| {
             frame.header.opcode != Ack::OPCODE && frame.header.sequence > before
         };
-        for frame in frames.iter().filter(is_new) {
-            tally.add(&frame);
-            if let Some(turns) =
-                self.turns.as_ref().filter(|_| frame.header.opcode != opcode::CHUNK)
-            {
-                turns.pass();
-            }
-        }
+        frames.iter().filter(is_new).for_each(|frame| tally.add(&frame));
         self.meter.passed(&tally);
+        // Also without a new command: the session may have taken the turn for acknowledgements.
+        if lane == wire::Lane::Commands
+            && let Some(turns) = &self.turns
+        {
+            turns.pass();
+        }
     }
 
     /// A client has sent a blob.
@@ -373,7 +372,7 @@ pub(super) enum Turn {
 /// A session asks for the turn when commands arrive. It gives the turn back when the worker has completed everything,
 /// or when the lease table pauses it and the work in flight is complete.
 pub(super) struct Turns {
-    /// The commands that were passed to the worker.
+    /// Counts the batches of frames that were passed to the worker.
     passed: AtomicU64,
     /// Commands were passed to the worker since the last request to drain.
     has_passed: Notify,
@@ -399,7 +398,7 @@ impl Turns {
         (self.report)(turn);
     }
 
-    /// A command was passed to the worker.
+    /// Frames of the lane of commands were passed to the worker.
     fn pass(&self) {
         self.passed.fetch_add(1, Ordering::SeqCst);
         self.has_passed.notify_one();
@@ -497,6 +496,26 @@ mod tests {
         ended.await.expect("the session does not end");
         let cause = session.cause.lock().clone().unwrap();
         assert!(cause.to_string().contains("ended"), "{cause}");
+    }
+
+    /// Otherwise the session keeps the turn from others for a time slice, without work.
+    #[tokio::test]
+    async fn acknowledgement_alone_gives_the_turn_back() {
+        let [mut commands, bulk] = [(); 2].map(|()| tokio::net::UnixStream::pair().unwrap());
+        let died = Box::new(|| Error::setting("a test", "died"));
+        let terms = SessionTerms { epoch: 1, died, span: Span::none() };
+        let blobs = Arc::<BlobStore>::default().of(&Tenant::local());
+        let (meter, turns) = (Arc::new(Meter::new(Arc::default())), Turns::new(|_| ()));
+        let session = Session::start(terms, (commands.0, bulk.0), blobs, meter, Some(turns));
+        let mut acknowledgement = Vec::new();
+        put_frame(&mut acknowledgement, Ack::OPCODE, 0, 0, |out| Ack { received: 0 }.encode(out));
+        let mut buffer = wire::FrameBuffer::default();
+        buffer.extend(&acknowledgement);
+        session.count(wire::Lane::Commands, &buffer.take().unwrap(), 0);
+        let drain = crate::supervisor::streams::read_frame(&mut commands.1);
+        let drain = tokio::time::timeout(std::time::Duration::from_secs(30), drain);
+        let (opcode, _) = drain.await.expect("the worker is not asked").unwrap();
+        assert_eq!(opcode, Drain::OPCODE);
     }
 
     #[test]
