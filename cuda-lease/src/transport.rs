@@ -31,8 +31,8 @@ const STREAM_WINDOW: u32 = 16 << 20;
 /// and not acknowledged.
 const CONNECTION_WINDOW: u32 = 64 << 20;
 
-/// The flow-control window of a *narrow* connection: one that serves no lease, in the node. Other connections are *wide*:
-/// they have [`CONNECTION_WINDOW`] and [`STREAMS`].
+/// The flow-control window of a *narrow* connection: one that serves no lease, in the node. Other connections are
+/// *wide*: they have [`CONNECTION_WINDOW`] and [`STREAMS`].
 const NARROW_WINDOW: u32 = 256 << 10;
 
 /// The maximum number of streams that a client has open on a wide connection.

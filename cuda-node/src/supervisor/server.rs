@@ -402,9 +402,10 @@ impl Node {
         self.leases.log_ends(STOP);
     }
 
-    /// Ends the node and leaves its leases to the next one, if it has a [state folder](NodeOptions::state). Without one,
-    /// ends the leases as [`stop`](Self::stop) does. Clients connect again. Blocks the calling thread until the clients have acknowledged the
-    /// end of their connections, at most half a second, and as long again until the audit log is written.
+    /// Ends the node and leaves its leases to the next one, if it has a [state folder](NodeOptions::state). Without
+    /// one, ends the leases as [`stop`](Self::stop) does. Clients connect again. Blocks the calling thread until the
+    /// clients have acknowledged the end of their connections, at most half a second, and as long again until the audit
+    /// log is written.
     ///
     /// Requests that wait in the queue are repeated by their clients. Submits that run are answered with an error that
     /// says that they may have run.
