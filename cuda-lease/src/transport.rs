@@ -31,13 +31,15 @@ const STREAM_WINDOW: u32 = 16 << 20;
 /// and not acknowledged.
 const CONNECTION_WINDOW: u32 = 64 << 20;
 
-/// The same for a client whose connection serves no lease at the moment. A node has it for each connection.
+/// The flow-control window of a *narrow* connection: one that serves no lease, in the node. Other connections are
+/// *wide*: they have [`CONNECTION_WINDOW`] and [`STREAMS`].
 const NARROW_WINDOW: u32 = 256 << 10;
 
-/// The maximum number of streams that a client has open on a connection.
+/// The maximum number of streams that a client has open on a wide connection.
 const STREAMS: u8 = 64;
 
-/// The same for a narrow connection. A stream that the node does not read yet takes kilobytes there besides its bytes.
+/// The maximum number of streams that a client has open on a narrow connection. A stream that the node does not read yet
+/// takes kilobytes of the node besides its bytes.
 const NARROW_STREAMS: u8 = 8;
 
 /// A connection on which nothing arrives for this time is lost.
@@ -149,7 +151,7 @@ pub fn narrow_connection() -> Arc<quinn::TransportConfig> {
     config.into()
 }
 
-/// Lets a connection use the memory that belongs to a lease, or no longer.
+/// Makes a connection wide, because it serves a lease, or narrow again.
 pub fn set_wide(connection: &quinn::Connection, is_wide: bool) {
     let (window, streams) = match is_wide {
         true => (CONNECTION_WINDOW, STREAMS),

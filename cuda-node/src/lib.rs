@@ -17,11 +17,11 @@
 //! # Ok::<(), cuda_async::Error>(())
 //! ```
 //!
-//! Lowest first: [`gpu`] lists the GPUs and checks that the memory of an ended worker is free. [`process`] starts,
-//! kills and reaps worker processes. [`quotas`] has the limits of tenants. [`leases`] is the lease table, a pure state
-//! machine. [`metrics`] counts and measures, and [`status`] serves the figures over HTTP. [`worker`] carries out
-//! commands on a device. [`supervisor`] accepts connections, and passes frames between clients and workers. It never
-//! uses a device.
+//! The modules, lowest first: [`gpu`] lists the GPUs and checks that the memory of an ended worker is free. [`process`]
+//! starts, kills and reaps worker processes. [`quotas`] has the limits of tenants. [`leases`] is the lease table, a
+//! pure state machine. [`metrics`] counts and measures, and [`status`] serves the figures over HTTP. [`worker`] carries
+//! out commands on a device. [`supervisor`] accepts connections, and passes frames between clients and workers. It
+//! never uses a device itself.
 
 pub mod gpu;
 pub mod leases;

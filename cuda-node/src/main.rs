@@ -54,7 +54,7 @@ enum Role {
         /// The device.
         #[arg(long)]
         device: String,
-        /// The time for which it waits for a supervisor that follows the first one.
+        /// The time for which it waits for a supervisor that follows the first one, in seconds.
         #[arg(long)]
         outlive_secs: Option<u64>,
         /// The sandbox, as the supervisor describes it.
@@ -65,7 +65,7 @@ enum Role {
     Revoke {
         /// The number of the lease; the audit log and the status page have it.
         lease: u64,
-        /// The reason, which its client gets.
+        /// The reason, which the client of the lease gets.
         #[arg(long, default_value = "by the operator")]
         reason: String,
         /// The notice period in seconds.
@@ -81,9 +81,10 @@ enum Role {
         #[arg(long)]
         socket: PathBuf,
     },
-    /// Puts a device back into service after its memory did not come back.
+    /// Puts a fenced device back into service. A device is fenced if the memory of an ended lease did not become free.
+    /// Check first that no worker of an ended lease uses the device.
     Unfence {
-        /// The device.
+        /// The device, such as cuda:0.
         device: String,
         /// The value of the node's `--operator-socket`.
         #[arg(long)]
@@ -106,30 +107,31 @@ struct NodeArgs {
     /// The maximum number of leases of each device.
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
     max_leases: u32,
-    /// The number of workers of each device that wait for a lease, at most `--max-leases`.
+    /// The number of idle workers of each device, at most `--max-leases`. They are started in advance, so that a lease
+    /// does not wait for a start.
     #[arg(long, default_value_t = 1)]
     spares: usize,
-    /// The longest time of a lease, in seconds.
+    /// The longest duration of one request or renewal of a lease, in seconds.
     #[arg(long, default_value_t = 3600, value_parser = clap::value_parser!(u32).range(1..))]
     max_lease_secs: u32,
-    /// The time between the end of a lease and the kill of its worker, in milliseconds.
+    /// The time in which work in flight may complete when a lease ends, in milliseconds. Then its worker is killed.
     #[arg(long, default_value_t = 5000)]
     grace_ms: u64,
     /// The maximum number of submissions in flight on a stream.
     #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..))]
     submissions: u64,
-    /// Lets requests of a higher priority take the place of leases.
+    /// Lets waiting requests end leases of lower priority, after a notice period of 10 seconds.
     #[arg(long)]
     preempt: bool,
-    /// The limits of tenants, a TOML file. It is read again on SIGHUP.
+    /// The limits of tenants, a TOML file. It is read again on SIGHUP and by `cuda-node reload`.
     #[arg(long)]
     quotas: Option<PathBuf>,
     /// A file to which one line of JSON is appended for each decision about a lease. While it cannot be written, the
     /// node grants no lease.
     #[arg(long)]
     audit: Option<PathBuf>,
-    /// A folder in which the node keeps its state, so that leases outlive it: after SIGTERM or a crash, workers wait half
-    /// a minute for the next node with this folder, and clients connect to it again. SIGINT ends the leases. By default
+    /// A folder in which the node keeps its state, so that leases outlive it: after SIGTERM or a crash, workers wait 30
+    /// seconds for the next node with this folder, and clients connect to it again. SIGINT ends the leases. By default
     /// leases end with the node.
     #[arg(long, value_name = "FOLDER")]
     state: Option<PathBuf>,
@@ -141,25 +143,26 @@ struct NodeArgs {
     /// Repeat the option for several names.
     #[arg(long = "metrics-name", value_name = "NAME", requires = "metrics")]
     metrics_names: Vec<String>,
-    /// A Unix socket for `cuda-node revoke`, `cuda-node reload` and `cuda-node unfence`, in an existing folder. Only the user of the node
-    /// can open it.
+    /// A Unix socket for `cuda-node revoke`, `cuda-node reload` and `cuda-node unfence`, in an existing folder. Only the
+    /// user of the node can open it.
     #[arg(long)]
     operator_socket: Option<PathBuf>,
-    /// A folder in which the driver keeps compiled kernels, for each tenant by itself. By default they last as long as
-    /// the node.
+    /// A folder in which the driver keeps compiled kernels, with a subfolder for each tenant. By default they last as
+    /// long as the node.
     #[arg(long)]
     jit_cache: Option<PathBuf>,
     /// The sandbox of workers.
     #[arg(long, value_enum, default_value_t = SandboxMode::Auto)]
     sandbox: SandboxMode,
     /// The user ids of workers if the node runs as root, such as 700000-700999. Each worker has one of its own. No other
-    /// program may use them.
+    /// program may use them [default: 1879048192-1879052287].
     #[arg(long, value_name = "FIRST-LAST", value_parser = uids)]
     worker_uids: Option<RangeInclusive<u32>>,
     /// Serves without client certificates, on a loopback address only.
     #[arg(long, conflicts_with_all = ["cert", "key", "client_ca", "crls"])]
     insecure: bool,
-    /// The certificate of the node, a PEM file. Certificates, their key and the lists of `--crl` are read again on SIGHUP.
+    /// The certificate of the node, a PEM file. Certificates, their key and the lists of `--crl` are read again on SIGHUP
+    /// and by `cuda-node reload`.
     #[arg(long, requires_all = ["key", "client_ca"])]
     cert: Option<PathBuf>,
     /// The key of the certificate, a PEM file that group and others cannot access.
@@ -169,7 +172,7 @@ struct NodeArgs {
     #[arg(long)]
     client_ca: Option<PathBuf>,
     /// A list of revoked client certificates, a PEM or DER file. Repeat the option for several files. As soon as there
-    /// is one list, every authority needs one.
+    /// is one list, every authority of clients needs one.
     #[arg(long = "crl", value_name = "FILE", requires = "client_ca")]
     crls: Vec<PathBuf>,
 }

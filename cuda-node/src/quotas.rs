@@ -45,12 +45,13 @@ pub struct Quota {
     pub max_lease_secs: u32,
     /// The highest priority of a request.
     pub max_priority: i32,
-    /// The rate of stateless submits, and as many at once. The lease table does not use it.
+    /// The maximum number of stateless submits per second, and the largest burst. Those above it are refused. The lease
+    /// table does not use it.
     pub submits_per_second: u32,
     /// The maximum number of connections at a time. The lease table does not use it.
     pub max_connections: u32,
-    /// The rate of requests and connections, and as many at once. Those above it wait. Stateless submits and the work
-    /// of sessions do not count, but what the node refuses does. The lease table does not use it.
+    /// The maximum number of requests and connections per second, and the largest burst. Those above it wait. Stateless
+    /// submits and the work of sessions do not count, but what the node refuses does. The lease table does not use it.
     pub requests_per_second: NonZeroU32,
 }
 

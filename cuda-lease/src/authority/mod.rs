@@ -2,10 +2,10 @@
 //!
 //! Files here use no other folder of this crate. They use `quinn` and `rustls` with the *ring* provider, which each
 //! configuration names explicitly. The client asks [`ClientTls`] for the configuration of a connection. The node
-//! (feature `server`) asks `ServerTls` for its configuration and for the `ClientIdentity` of each
-//! connection: its [`Tenant`] and the [`Fingerprint`] of its key. It gives these to the lease table, and issues a
-//! [`Token`] for each lease with its [`TokenKey`]. `DevelopmentCertificates` writes the certificate files of a test installation for the command
-//! line.
+//! (feature `server`) asks `ServerTls` for its configuration and for the `ClientIdentity` of each connection: its
+//! [`Tenant`] and the [`Fingerprint`] of its key. It gives these to the lease table, and issues a [`Token`] for each
+//! lease with its [`TokenKey`]. `DevelopmentCertificates` writes the certificate files of a test installation for the
+//! command line.
 //!
 //! A typical connection goes through `tls` (shared settings) and `pem` (files) into `client_tls` and `server_tls`.
 //! After the handshake it goes to `identity`, and each request of the client then goes to `token`.

@@ -124,8 +124,8 @@ impl fmt::Debug for Token {
 
 /// The secret key with which a node issues and verifies tokens.
 ///
-/// A node draws a key when it starts and keeps it in memory, so a restart invalidates all its tokens. A node with a state
-/// folder keeps the key there, in a file that only its user can read.
+/// A node with a state folder keeps its key there, in a file that only its user can read. Any other node draws a key when
+/// it starts and keeps it in memory, so its tokens are not valid after a restart.
 #[derive(Clone)]
 pub struct TokenKey([u8; blake3::KEY_LEN]);
 

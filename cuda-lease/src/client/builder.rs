@@ -116,7 +116,7 @@ impl LeaseBuilder {
         self
     }
 
-    /// Sets the duration of the lease in seconds.
+    /// Sets the duration of the lease in seconds. 0 requests the default of the node.
     pub fn lease_secs(mut self, seconds: u32) -> Self {
         self.lease_secs = seconds;
         self
@@ -135,7 +135,7 @@ impl LeaseBuilder {
     }
 
     /// Sets the time that the request may wait in the queue of a node without free capacity. By default such a node
-    /// refuses the request at once.
+    /// refuses the request at once. A node shortens a wait of more than its limit, by default 10 minutes.
     pub fn wait(mut self, time: Duration) -> Self {
         self.wait = time;
         self

@@ -201,7 +201,8 @@ pub struct Submitted {
     pub exit_code: Status,
     /// The bytes of the region from the output offset on.
     pub output: Bytes,
-    /// The text that the kernel printed. A GPU's driver writes such text to the standard output of the node instead.
+    /// The text that the kernel printed. On a GPU it is empty: the driver writes such text to the output of the worker,
+    /// which the node logs.
     pub text: String,
 }
 
@@ -254,7 +255,7 @@ impl Submit<'_> {
     /// an input that lies outside the region, `ReadFailed` for an output that lies outside it or is above its limit,
     /// `CapacityExceeded` if the region exceeds the free memory of the lease or too many submits wait, or the status
     /// with which the lease ended (`LeaseExpired`, `Revoked` and so on).
-    /// [`Error::Disconnected`] if the node cannot be reached any more. [`Error::Misuse`] inside a waker of the leased
+    /// [`Error::Disconnected`] if the connection is lost and not resumed. [`Error::Misuse`] inside a waker of the leased
     /// device.
     pub fn launch_blocking(self) -> Result<Submitted> {
         self.lease.check()?;

@@ -364,8 +364,7 @@ message! {
     ///
     /// Before the launch, the node writes the input to the start of the region and zeros to the rest, and variables of
     /// the image have their initial values. The output therefore depends only on the request, and a request can be
-    /// repeated. The requests of a lease run one after the
-    /// other.
+    /// repeated. The requests of a lease run one after the other.
     Submit = opcode::SUBMIT; {
         /// The lease.
         lease: u64,

@@ -11,8 +11,8 @@ pub struct SlotConfig {
     pub name: String,
     /// The memory that leases may use, in bytes, reserves included.
     pub capacity: u64,
-    /// The memory that a worker uses besides its quota, in bytes. About 652 MiB on an H200: 588 MiB for the CUDA
-    /// context, and 64 MiB for small variables of modules, the heap and the print buffer of the device. 0 on a CPU.
+    /// The memory that a worker uses besides the quota of its lease, in bytes. About 652 MiB on an H200: 588 MiB for the
+    /// CUDA context, and 64 MiB for small variables of modules, the heap and the print buffer of the device. 0 on a CPU.
     pub reserve: u64,
     /// The maximum number of leases at a time.
     pub max_leases: u32,

@@ -15,7 +15,7 @@ const WAITING: usize = 4096;
 /// The shortest time between two lines about dropped lines.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Writes the log of this process to stderr, and panics into the log. If stderr is a pipe that nobody reads, the
+/// Writes the log of this process to stderr, and panics into the log. If stderr is a pipe that no process reads, the
 /// process goes on: the lines that do not fit are dropped, and a later line tells how many. `RUST_LOG` selects the
 /// lines, by default those of level `info` and above.
 ///

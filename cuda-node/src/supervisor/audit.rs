@@ -1,8 +1,8 @@
 //! The audit log: one line of JSON for each decision about a lease.
 //!
-//! A thread writes the lines, so a file that is slow or full, or a FIFO that nobody reads, does not stop the node. The
-//! lines that wait are in memory. While too many wait, or the file cannot be written, the node grants no lease, so no
-//! line of a lease is lost, and their number is limited. Refusals and renewals have no limit: then their lines are
+//! A thread writes the lines, so a file that is slow or full, or a FIFO that no process reads, does not stop the node.
+//! The lines that wait are in memory. While too many wait, or the file cannot be written, the node grants no lease, so
+//! no line of a lease is lost, and their number is limited. Refusals and renewals have no limit: then their lines are
 //! dropped, and a line `dropped` tells how many.
 
 use std::{

@@ -51,14 +51,14 @@ pub(super) struct Connection {
 #[derive(Default)]
 struct WideStreams {
     count: usize,
-    /// Whether the windows are as large as a lease pays for.
+    /// Whether the connection is wide ([`set_wide`](transport::set_wide)).
     is_wide: bool,
     /// The place among the wide connections of the tenant, from the first such stream until the connection ends: what the
     /// client has sent by then stays in memory.
     place: Option<Counted>,
 }
 
-/// While this exists, the connection has windows as large as a lease pays for, if the tenant has a place for it.
+/// While this exists, the connection is wide, if the tenant may have another wide connection.
 pub(super) struct Wide<'a>(&'a Connection);
 
 impl Connection {

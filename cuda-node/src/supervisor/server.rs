@@ -86,7 +86,7 @@ pub struct NodeOptions {
     /// it cannot be written, the node grants no lease.
     pub audit: Option<PathBuf>,
     /// The folder in which the node keeps its state. Leases then outlive the node: after [`Node::leave`], and after the
-    /// end of the process, their workers wait half a minute for the next node with this folder, and their clients
+    /// end of the process, their workers wait 30 seconds for the next node with this folder, and their clients
     /// connect to it again. Only one node uses a folder at a time. `None`, the default: leases end with the node.
     pub state: Option<PathBuf>,
     /// The address of the [status endpoints](crate::status). Port 0 chooses a free one. They show the names of tenants,
@@ -157,7 +157,8 @@ impl DeviceOptions {
         Self { launcher, name: None, capacity: None, max_leases: 64, spares: 0 }
     }
 
-    /// Sets the memory that leases may use, in bytes. By default it is the memory of the device.
+    /// Sets the memory that leases may use, in bytes. By default it is the memory of the device without the contexts of
+    /// spare workers.
     pub fn capacity(mut self, bytes: u64) -> Self {
         self.capacity = Some(bytes);
         self
@@ -184,7 +185,7 @@ impl DeviceOptions {
     }
 
     /// Sets the number of idle workers that the node starts in advance, so that a lease does not wait for the start of
-    /// a worker. The default is 1 for processes.
+    /// a worker. The default is 1 for workers that are processes, and 0 for those that are threads.
     pub fn spares(mut self, workers: usize) -> Self {
         self.spares = workers;
         self
@@ -401,9 +402,10 @@ impl Node {
         self.leases.log_ends(STOP);
     }
 
-    /// Ends the node and leaves its leases to the next one, if it has a [state folder](NodeOptions::state); otherwise
-    /// as [`stop`](Self::stop). Clients connect again. Blocks the calling thread until the clients have acknowledged the
-    /// end of their connections, at most half a second, and as long again until the audit log is written.
+    /// Ends the node and leaves its leases to the next one, if it has a [state folder](NodeOptions::state). Without
+    /// one, ends the leases as [`stop`](Self::stop) does. Clients connect again. Blocks the calling thread until the
+    /// clients have acknowledged the end of their connections, at most half a second, and as long again until the audit
+    /// log is written.
     ///
     /// Requests that wait in the queue are repeated by their clients. Submits that run are answered with an error that
     /// says that they may have run.

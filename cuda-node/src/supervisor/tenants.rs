@@ -59,7 +59,7 @@ pub(super) struct Account {
     tenant: Tenant,
     connections: Arc<AtomicU32>,
     limits: Mutex<AccountLimits>,
-    /// The connections whose windows are as large as a lease pays for.
+    /// The number of wide connections: those with the windows of a connection that serves a lease.
     wide: Arc<AtomicU32>,
     frames: MemoryBudget,
     refusals: Semaphore,
@@ -236,7 +236,7 @@ impl AccountLimits {
     }
 }
 
-/// A rate per second. As many are allowed at once as in one second.
+/// A rate per second. The largest burst is as many as one second allows.
 struct Rate {
     limit: u32,
     /// `None` if the limit is 0 or `u32::MAX`.

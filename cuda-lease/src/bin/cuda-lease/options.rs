@@ -13,7 +13,7 @@ Exit status:
   0  success
   2  bad input: usage, a file that cannot be read or written, PTX, kernel, arguments
   3  the kernel faulted, or the launch was refused
-  4  the node cannot be reached, or it refuses: no place, no access, the lease has ended
+  4  the node cannot be reached, or it refuses: no free capacity, no access, the lease has ended
   128 + N  signal N has ended a submit: 130 after Ctrl-C";
 
 /// The help of `--node` for the subcommands with `--lease FILE`.
@@ -71,7 +71,7 @@ impl NodeArgs {
 pub(crate) enum Command {
     /// Lists the devices of the node.
     Inventory(ListArgs),
-    /// Allocates a lease that lasts until its time is over or it is freed.
+    /// Allocates a lease that lasts until it expires or is freed.
     Alloc(AllocArgs),
     /// Renews a lease: it expires --lease-secs from now.
     #[command(mut_arg("node", |arg| arg.help(NODE_OF_LEASE)))]
@@ -106,7 +106,7 @@ pub(crate) struct TermsArgs {
     /// The device memory, such as 512MiB or 8GiB [default: 256MiB, or enough for the region].
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(crate) min_vram: Option<u64>,
-    /// The time of the lease in seconds.
+    /// The duration of the lease in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) lease_secs: u32,
@@ -116,7 +116,7 @@ pub(crate) struct TermsArgs {
     /// The device of the node, such as cuda:0 [default: the node chooses].
     #[arg(long, value_name = "DEVICE")]
     pub(crate) device: Option<String>,
-    /// The seconds that the request may wait if the node is full.
+    /// The maximum wait in seconds if the node has no free capacity. A node lets a request wait for at most 10 minutes.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub(crate) wait: u64,
     /// The priority of the request. Higher numbers come first.
@@ -178,7 +178,7 @@ pub(crate) struct LeaseArgs {
 pub(crate) struct RenewArgs {
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
-    /// The time of the lease from now on, in seconds.
+    /// The duration of the lease from now on, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) lease_secs: u32,
@@ -228,13 +228,13 @@ pub(crate) struct SubmitArgs {
     /// The input: the numbers of an .npy file, or the bytes of any other file.
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
-    /// The size of the region [default: as large as input and output need].
+    /// The size of the region in bytes [default: as large as input and output need].
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(crate) region_bytes: Option<u64>,
-    /// The size of the output.
+    /// The maximum size of the output in bytes.
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = bytes)]
     pub(crate) output_bytes: u64,
-    /// The place of the output in the region.
+    /// The offset of the output in the region, in bytes.
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = bytes)]
     pub(crate) output_offset: u64,
     /// The form of the output: a type of numbers such as f32 (one number a line), hex, raw (the bytes), npy:TYPE or npy

@@ -35,7 +35,7 @@ impl LeaseTable {
     /// generation.
     ///
     /// # Errors
-    /// - As [`authorize`](Self::authorize).
+    /// - The errors of [`authorize`](Self::authorize).
     /// - `Revoked`: the end of the lease was announced.
     /// - `BadRequest`: more than `max_lease_secs`.
     /// - `QuotaExceeded`: more than the tenant's `max_lease_secs`, or the lease has used `max_total_secs`.

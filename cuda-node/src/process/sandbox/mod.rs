@@ -341,8 +341,8 @@ impl Confinement {
 const DESCRIPTORS: u64 = 1024;
 
 /// Limits the descriptors of this process. The kernel counts what epolls watch for each user, and the user of a worker
-/// in a user namespace is that of the supervisor. A worker with more descriptors could use all of it, and the supervisor
-/// could start no other worker.
+/// in a user namespace is that of the supervisor. A worker with more descriptors could use all that this user may
+/// watch, and the supervisor could start no other worker.
 fn limit_descriptors() -> io::Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     let lower = |now: Option<u64>| Some(now.unwrap_or(u64::MAX).min(DESCRIPTORS));
