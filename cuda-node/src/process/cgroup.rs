@@ -1,8 +1,9 @@
-//! Cgroups of workers: hard limits of their host memory and of the number of their threads.
+//! Cgroups of workers: hard limits of their host memory and of the number of their threads, and their share of the
+//! processors.
 //!
 //! A worker has a cgroup of its own, next to that of the supervisor. It enters the cgroup before `exec`, and the
 //! supervisor removes it after the end of the worker. The supervisor needs a cgroup that it may divide: of version 2 if
-//! the service manager delegates one (`Delegate=memory pids`), else of version 1 if it may write there.
+//! the service manager delegates one (`Delegate=cpu memory pids`), else of version 1 if it may write there.
 //!
 //! In version 2 only cgroups without processes can have children with controllers. So a supervisor that is alone in its
 //! cgroup moves into the child [`SUPERVISOR`], as `DelegateSubgroup=` of systemd does.
@@ -13,6 +14,7 @@ use std::{
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicU64, Ordering},
+    thread,
 };
 
 use super::error::at;
@@ -23,8 +25,13 @@ const SUPERVISOR: &str = "supervisor";
 /// The beginning of the names of workers' cgroups. The id of the supervisor and a number follow.
 const PREFIX: &str = "cuda-node-";
 
-/// The maximum number of threads of a worker. The filter of system calls refuses it other processes.
-const THREADS: u64 = 4096;
+/// The maximum number of threads of a worker on a machine with few processors. The filter of system calls refuses it
+/// other processes. The threads of 16 workers are below the usual limit of a machine, 32,768.
+const THREADS: usize = 1024;
+
+/// The files with the share of the processors that a worker has while all are busy, and its value. It is a tenth of that
+/// of the supervisor. So the supervisor runs at once, and a worker that shares a busy machine still gets on.
+const SHARES: [(&str, &str); 2] = [("cpu.weight", "10"), ("cpu.shares", "102")];
 
 /// The number of the next cgroup of this process.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -39,16 +46,14 @@ enum Version {
 #[derive(Debug)]
 pub(super) struct Cgroups {
     version: Version,
-    /// The folder with the controller of memory.
-    memory: PathBuf,
-    /// The folder with the controller of threads, if that is another one.
-    threads: Option<PathBuf>,
+    /// Those of memory, threads and processors. That of memory is the first one.
+    folders: Vec<PathBuf>,
 }
 
 impl fmt::Display for Cgroups {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let version = if self.version == Version::V1 { 1 } else { 2 };
-        write!(formatter, "cgroup v{version} in {}", self.memory.display())
+        write!(formatter, "cgroup v{version} in {}", self.memory().display())
     }
 }
 
@@ -67,9 +72,9 @@ impl Cgroups {
         let none = || "the machine has none with the controller `memory`".to_owned();
         let second = folder(mounts, own, None).ok_or_else(none).and_then(open_v2);
         second.or_else(|second| {
-            let threads = folder(mounts, own, Some("pids"));
+            let others = ["pids", "cpu"].map(|name| folder(mounts, own, Some(name)));
             let first = folder(mounts, own, Some("memory")).ok_or_else(none);
-            let first = first.and_then(|memory| open_v1(memory, threads));
+            let first = first.and_then(|memory| open_v1(memory, others.into_iter().flatten()));
             first.map_err(|first| format!("cgroup v2: {second}; cgroup v1: {first}"))
         })
     }
@@ -80,17 +85,18 @@ impl Cgroups {
     /// The file system fails.
     pub(super) fn create(&self) -> io::Result<WorkerCgroup> {
         let name = self.free_name();
-        let mut cgroup = WorkerCgroup { version: self.version, folders: Vec::new() };
-        for parent in [Some(&self.memory), self.threads.as_ref()].into_iter().flatten() {
+        let mut cgroup = self.hold(Vec::new());
+        for parent in &self.folders {
             let folder = parent.join(&name);
             fs::create_dir(&folder).map_err(|error| at(&folder, &error))?;
             cgroup.folders.push(folder);
         }
-        let threads = cgroup.folders.last().map(|folder| folder.join("pids.max"));
-        if let Some(threads) = threads.filter(|file| file.exists()) {
-            fs::write(&threads, THREADS.to_string()).map_err(|error| at(&threads, &error))?;
-        }
+        cgroup.limit_threads_and_time()?;
         Ok(cgroup)
+    }
+
+    fn memory(&self) -> &Path {
+        self.folders.first().map_or(Path::new(""), PathBuf::as_path)
     }
 
     /// A name that no cgroup has. A worker of an earlier supervisor with the id of this one may still run.
@@ -98,7 +104,7 @@ impl Cgroups {
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let name = format!("{PREFIX}{}-{number}", process::id());
-            if !self.memory.join(&name).exists() {
+            if !self.memory().join(&name).exists() {
                 return name;
             }
         }
@@ -106,7 +112,7 @@ impl Cgroups {
 
     /// Takes over the cgroup of a worker that an earlier supervisor has started.
     pub(super) fn hold(&self, folders: Vec<PathBuf>) -> WorkerCgroup {
-        WorkerCgroup { version: self.version, folders }
+        WorkerCgroup { version: self.version, folders, has_share: false }
     }
 }
 
@@ -159,10 +165,13 @@ fn open_v2(own: PathBuf) -> Result<Cgroups, String> {
             }
             return Err(at(&control, &error).to_string());
         }
-        // Without it, workers have no limit of threads.
-        _ = fs::write(&control, "+pids");
     }
-    checked(Cgroups { version: Version::V2, memory, threads: None })
+    // Without them, workers have no limit of threads, and no share of the processors.
+    for controller in ["+pids", "+cpu"] {
+        _ = fs::write(memory.join("cgroup.subtree_control"), controller);
+    }
+    remove_left(&memory);
+    checked(Version::V2, vec![memory])
 }
 
 /// Moves this process, which has to be alone in its cgroup, into a child of the cgroup.
@@ -185,26 +194,25 @@ fn move_into_child(own: &Path) -> Result<PathBuf, String> {
     Ok(child)
 }
 
-fn open_v1(memory: PathBuf, threads: Option<PathBuf>) -> Result<Cgroups, String> {
-    let with_threads = threads.and_then(|threads| {
-        checked(Cgroups {
-            version: Version::V1,
-            memory: memory.clone(),
-            threads: (threads != memory).then_some(threads),
-        })
-        .ok()
-    });
-    with_threads.map_or_else(
-        || checked(Cgroups { version: Version::V1, memory: memory.clone(), threads: None }),
-        Ok,
-    )
-}
-
-/// Removes what a killed supervisor left, and checks that a cgroup can be created.
-fn checked(cgroups: Cgroups) -> Result<Cgroups, String> {
-    for folder in [Some(&cgroups.memory), cgroups.threads.as_ref()].into_iter().flatten() {
+/// `others` are the folders of further controllers. Those that this process may not divide are left out.
+fn open_v1(memory: PathBuf, others: impl Iterator<Item = PathBuf>) -> Result<Cgroups, String> {
+    let others: Vec<_> = others.collect();
+    for folder in others.iter().chain([&memory]) {
         remove_left(folder);
     }
+    let mut cgroups = checked(Version::V1, vec![memory])?;
+    for other in others {
+        if !cgroups.folders.contains(&other) {
+            let folders = cgroups.folders.iter().cloned().chain([other]).collect();
+            cgroups = checked(Version::V1, folders).unwrap_or(cgroups);
+        }
+    }
+    Ok(cgroups)
+}
+
+/// Checks that a cgroup can be created.
+fn checked(version: Version, folders: Vec<PathBuf>) -> Result<Cgroups, String> {
+    let cgroups = Cgroups { version, folders };
     cgroups.create().map_err(|error| error.to_string())?;
     Ok(cgroups)
 }
@@ -229,9 +237,33 @@ pub(super) struct WorkerCgroup {
     version: Version,
     /// That of the memory is the first one.
     folders: Vec<PathBuf>,
+    /// Whether it has a share of the processors of its own.
+    has_share: bool,
 }
 
 impl WorkerCgroup {
+    /// Whether the worker has a small share of the processors.
+    pub(super) fn has_share(&self) -> bool {
+        self.has_share
+    }
+
+    fn limit_threads_and_time(&mut self) -> io::Result<()> {
+        let write = |file: &Path, value: &str| {
+            let written = file.exists().then(|| fs::write(file, value)).transpose();
+            written.map(|written| written.is_some()).map_err(|error| at(file, &error))
+        };
+        // The CPU device has one thread for each processor.
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let threads = THREADS.max(4 * processors).to_string();
+        for folder in &self.folders {
+            write(&folder.join("pids.max"), &threads)?;
+            for (file, share) in SHARES {
+                self.has_share |= write(&folder.join(file), share)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The folders, of which that of the memory is the first one.
     pub(super) fn folders(&self) -> &[PathBuf] {
         &self.folders
@@ -354,7 +386,7 @@ mod tests {
         let node = root.path().join("node");
         let read = |file: PathBuf| fs::read_to_string(file).unwrap();
         assert_eq!(read(node.join("supervisor/cgroup.procs")), own);
-        assert_eq!(read(node.join("cgroup.subtree_control")), "+pids");
+        assert_eq!(read(node.join("cgroup.subtree_control")), "+cpu");
 
         let worker = cgroups.create().unwrap();
         let folder = worker.folders[0].clone();
@@ -377,7 +409,7 @@ mod tests {
             stand_in(&[("cgroup.controllers", "memory"), ("cgroup.subtree_control", "memory")]);
         let mounts = mount(&root, "cgroup2", "");
         let cgroups = Cgroups::open_in(&mounts, "0::/node/supervisor\n").unwrap();
-        assert_eq!(cgroups.memory, root.path().join("node"));
+        assert_eq!(cgroups.folders, [root.path().join("node")]);
         assert!(cgroups.to_string().starts_with("cgroup v2 in "), "{cgroups}");
     }
 
@@ -416,6 +448,30 @@ mod tests {
         assert!(cgroups.to_string().starts_with("cgroup v1 in "), "{cgroups}");
         assert!(!left.exists());
         assert!(used.exists() && other.exists());
+    }
+
+    /// 16 workers with 4,096 threads each used all threads of a machine, and kept the supervisor from running.
+    #[test]
+    fn worker_has_few_threads_and_a_small_share_of_the_processors() {
+        let root = stand_in(&[]);
+        let hierarchies = ["memory", "pids", "cpu,cpuacct"];
+        let mounts: String = hierarchies.map(|name| mount(&root, "cgroup", name)).concat();
+        let own = "8:pids:/node\n4:memory:/node\n1:cpu,cpuacct:/node\n";
+        let cgroups = Cgroups::open_in(&mounts, own).unwrap();
+        let mut worker = cgroups.create().unwrap();
+        assert!(!worker.has_share());
+        let folder = worker.folders[0].clone();
+        for (file, before) in [("pids.max", "max"), ("cpu.shares", "1024")] {
+            fs::write(folder.join(file), before).unwrap();
+        }
+        worker.limit_threads_and_time().unwrap();
+        let read = |file| fs::read_to_string(folder.join(file)).unwrap();
+        let threads: usize = read("pids.max").parse().unwrap();
+        let processors = thread::available_parallelism().unwrap().get();
+        assert!(threads >= 1024 && threads >= 4 * processors);
+        assert!(threads == 1024 || threads == 4 * processors, "{threads}");
+        assert!(worker.has_share());
+        assert_eq!(read("cpu.shares"), "102");
     }
 
     #[test]

@@ -233,11 +233,13 @@ fn inherited_descriptor_is_reported() {
 
 fn worker_beyond_its_memory_limit_is_killed_and_leaves_no_cgroup() {
     let output = run(root(&[FILL]));
-    let Filled { cause, exceeded, cgroup } = serde_json::from_slice(&output.stdout).unwrap();
+    let Filled { cause, exceeded, cgroup, share } = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(cause, "was ended by signal 9");
     let limit = exceeded.expect("the worker was killed for its memory");
     assert!((64 << 20..256 << 20).contains(&limit), "{limit}");
     assert!(!exists(&cgroup.expect("the worker had a cgroup")));
+    let share = share.expect("the worker had a share of the processors");
+    assert!(["10", "102"].contains(&share.trim()), "{share}");
 }
 
 fn cgroup_of_a_killed_supervisor_is_removed_by_the_next_one() {
@@ -264,7 +266,7 @@ fn lease_whose_worker_is_beyond_its_memory_limit_says_so() {
 
 /// Whether a cgroup exists in one of the hierarchies.
 fn exists(cgroup: &str) -> bool {
-    let mounts = ["", "/memory", "/pids", "/unified"];
+    let mounts = ["", "/memory", "/pids", "/cpu", "/unified"];
     mounts.iter().any(|mount| Path::new(&format!("/sys/fs/cgroup{mount}{cgroup}")).exists())
 }
 

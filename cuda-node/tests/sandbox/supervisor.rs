@@ -113,6 +113,8 @@ pub struct Filled {
     pub exceeded: Option<u64>,
     /// The cgroup of the worker while it ran, relative to its hierarchy.
     pub cgroup: Option<String>,
+    /// Its share of the processors there.
+    pub share: Option<String>,
 }
 
 /// Launches a worker that may take 64 MiB, and takes as much memory as it gets.
@@ -120,10 +122,17 @@ async fn fill(sandbox: &Sandbox) -> Filled {
     let (mut worker, mut ends) = launcher("filler", Some(sandbox)).launch().unwrap();
     ends.commands.read_u8().await.unwrap();
     let cgroup = cgroup_of(worker.pid());
+    let share = cgroup.as_ref().and_then(|cgroup| {
+        let files = ["/cpu.weight", "/unified/cpu.weight", "/cpu/cpu.shares"].map(|file| {
+            let (mount, name) = file.rsplit_once('/').unwrap();
+            fs::read_to_string(format!("/sys/fs/cgroup{mount}{cgroup}/{name}"))
+        });
+        files.into_iter().find_map(Result::ok)
+    });
     worker.limit_host_memory(64 << 20).unwrap();
     ends.commands.write_all(b"!").await.unwrap();
     let cause = worker.reaped().await.to_string();
-    Filled { cause, exceeded: worker.exceeded_host_memory(), cgroup }
+    Filled { cause, exceeded: worker.exceeded_host_memory(), cgroup, share }
 }
 
 /// The cgroup that a supervisor made for a process.
