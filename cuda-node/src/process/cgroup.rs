@@ -15,7 +15,10 @@ use std::{
     process,
     sync::atomic::{AtomicU64, Ordering},
     thread,
+    time::{Duration, Instant},
 };
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::error::at;
 
@@ -24,6 +27,12 @@ const SUPERVISOR: &str = "supervisor";
 
 /// The beginning of the names of workers' cgroups. The id of the supervisor and a number follow.
 const PREFIX: &str = "cuda-node-";
+
+/// Follows [`PREFIX`] in the names of cgroups of workers that do not outlive their supervisor.
+const ENDS: &str = "ends-";
+
+/// The time that the end of the processes of a killed supervisor may take.
+const END: Duration = Duration::from_secs(2);
 
 /// The maximum number of threads of a worker on a machine with few processors. The filter of system calls refuses it
 /// other processes. The threads of 16 workers are below the usual limit of a machine, 32,768.
@@ -58,7 +67,8 @@ impl fmt::Display for Cgroups {
 }
 
 impl Cgroups {
-    /// Prepares the cgroup of this process, and removes cgroups that a killed supervisor left there.
+    /// Prepares the cgroup of this process. Kills the workers that a killed supervisor left there, except those that may
+    /// outlive it, and removes their cgroups.
     ///
     /// # Errors
     /// The reasons why this process may divide neither a cgroup of version 2 nor one of version 1.
@@ -79,12 +89,13 @@ impl Cgroups {
         })
     }
 
-    /// Creates the cgroup of a worker. It has no limit of memory until [`WorkerCgroup::limit_memory`].
+    /// Creates the cgroup of a worker, which may outlive this process or not. It has no limit of memory until
+    /// [`WorkerCgroup::limit_memory`].
     ///
     /// # Errors
     /// The file system fails.
-    pub(super) fn create(&self) -> io::Result<WorkerCgroup> {
-        let name = self.free_name();
+    pub(super) fn create(&self, may_outlive: bool) -> io::Result<WorkerCgroup> {
+        let name = self.free_name(if may_outlive { "" } else { ENDS });
         let mut cgroup = self.hold(Vec::new());
         for parent in &self.folders {
             let folder = parent.join(&name);
@@ -100,10 +111,10 @@ impl Cgroups {
     }
 
     /// A name that no cgroup has. A worker of an earlier supervisor with the id of this one may still run.
-    fn free_name(&self) -> String {
+    fn free_name(&self, kind: &str) -> String {
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let name = format!("{PREFIX}{}-{number}", process::id());
+            let name = format!("{PREFIX}{kind}{}-{number}", process::id());
             if !self.memory().join(&name).exists() {
                 return name;
             }
@@ -213,21 +224,50 @@ fn open_v1(memory: PathBuf, others: impl Iterator<Item = PathBuf>) -> Result<Cgr
 /// Checks that a cgroup can be created.
 fn checked(version: Version, folders: Vec<PathBuf>) -> Result<Cgroups, String> {
     let cgroups = Cgroups { version, folders };
-    cgroups.create().map_err(|error| error.to_string())?;
+    cgroups.create(false).map_err(|error| error.to_string())?;
     Ok(cgroups)
 }
 
-/// Removes empty cgroups of supervisors that have ended. One that has a process stays.
+/// Removes the cgroups of supervisors that have ended. Kills the processes in them, except those that may outlive their
+/// supervisor: their cgroups stay.
 fn remove_left(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let supervisor = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
-        let Some((id, _)) = supervisor else { continue };
+        let Some(name) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+        let ending = name.strip_prefix(ENDS);
+        let Some((id, _)) = ending.unwrap_or(name).split_once('-') else { continue };
         // An earlier process with the id of this one, as in a container.
         let is_earlier = id == process::id().to_string() && NEXT.load(Ordering::Relaxed) == 0;
         if is_earlier || !Path::new("/proc").join(id).exists() {
+            if ending.is_some() {
+                kill_all(&entry.path());
+            }
             _ = fs::remove_dir(entry.path());
         }
+    }
+}
+
+/// Kills the processes in a cgroup, and waits until they have ended.
+fn kill_all(cgroup: &Path) {
+    let processes = || {
+        let ids = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+        // A process of another PID namespace, which this one cannot reach, is 0.
+        ids.lines().filter_map(|id| Pid::from_raw(id.parse().ok()?)).collect::<Vec<_>>()
+    };
+    let until = Instant::now() + END;
+    loop {
+        let left = processes();
+        for id in &left {
+            let Ok(process) = pidfd_open(*id, PidfdFlags::empty()) else { continue };
+            // Not a process that has got the id of an ended one meanwhile.
+            if processes().contains(id) {
+                _ = pidfd_send_signal(process, Signal::KILL);
+            }
+        }
+        if left.is_empty() || Instant::now() > until {
+            return;
+        }
+        thread::sleep(END / 200);
     }
 }
 
@@ -388,7 +428,7 @@ mod tests {
         assert_eq!(read(node.join("supervisor/cgroup.procs")), own);
         assert_eq!(read(node.join("cgroup.subtree_control")), "+cpu");
 
-        let worker = cgroups.create().unwrap();
+        let worker = cgroups.create(true).unwrap();
         let folder = worker.folders[0].clone();
         assert_eq!(folder.parent(), Some(&*node));
         fs::write(folder.join("memory.current"), "100\n").unwrap();
@@ -458,7 +498,7 @@ mod tests {
         let mounts: String = hierarchies.map(|name| mount(&root, "cgroup", name)).concat();
         let own = "8:pids:/node\n4:memory:/node\n1:cpu,cpuacct:/node\n";
         let cgroups = Cgroups::open_in(&mounts, own).unwrap();
-        let mut worker = cgroups.create().unwrap();
+        let mut worker = cgroups.create(true).unwrap();
         assert!(!worker.has_share());
         let folder = worker.folders[0].clone();
         for (file, before) in [("pids.max", "max"), ("cpu.shares", "1024")] {
@@ -479,7 +519,7 @@ mod tests {
         let root = stand_in(&[]);
         let mounts = mount(&root, "cgroup", "memory,pids");
         let cgroups = Cgroups::open_in(&mounts, "4:memory,pids:/node\n").unwrap();
-        let [first, second] = [(); 2].map(|()| cgroups.create().unwrap());
+        let [first, second] = [true, false].map(|may_outlive| cgroups.create(may_outlive).unwrap());
         assert_eq!(fs::read_dir(root.path().join("node")).unwrap().count(), 2);
         drop((first, second));
         assert_eq!(fs::read_dir(root.path().join("node")).unwrap().count(), 0);

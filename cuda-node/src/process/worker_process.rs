@@ -184,7 +184,8 @@ impl WorkerLauncher {
     pub fn launch(&self) -> Result<(WorkerProcess, SupervisorEnds)> {
         let sandbox = self.sandbox.as_ref();
         let uid = sandbox.and_then(Sandbox::take_uid).transpose()?;
-        let cgroup = sandbox.and_then(Sandbox::create_cgroup).transpose()?;
+        let may_outlive = self.sockets.is_some();
+        let cgroup = sandbox.and_then(|sandbox| sandbox.create_cgroup(may_outlive)).transpose()?;
         let held = Held { uid, cgroup: cgroup.map(Arc::new) };
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (supervisor, worker) = pair()?;
