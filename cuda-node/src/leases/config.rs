@@ -20,8 +20,8 @@ pub struct SlotConfig {
 
 /// The limits of a [`LeaseTable`](super::LeaseTable).
 ///
-/// The state of a table is bounded: `max_leases` of all slots, `queue_limit` requests, and `ended_limit` ended
-/// leases, each below 1 KiB plus the names in it.
+/// The state of a table is bounded: `max_leases` of all slots, `queue_limit` requests, `ended_limit` ended leases, and
+/// 1,024 tenants that have reserved slots, each below 1 KiB plus the names in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TableConfig {
     /// The maximum duration of one request or renewal, in seconds. Default: one hour.
@@ -35,7 +35,9 @@ pub struct TableConfig {
     /// The maximum wait of a request. A longer one is shortened to it. Default: 10 minutes.
     pub max_wait: Duration,
     /// The maximum time for which a waiting request reserves a device that has free capacity for other requests, from
-    /// its arrival. Then it waits without a reservation. Default: 60 s.
+    /// its arrival. Then it waits without a reservation. Also the time for which all requests of a tenant together reserve
+    /// a device. Then the tenant does not reserve that device for four times as long. Requests that preempt are not
+    /// counted, and may do so in any case. Default: 60 s.
     pub max_reservation: Duration,
     /// The time between [`StopAdmission`](super::Action::StopAdmission) and
     /// [`KillWorker`](super::Action::KillWorker), in which work in flight completes. Default: 5 s.

@@ -56,6 +56,7 @@ mod config;
 mod lease;
 mod output;
 mod request;
+mod reservations;
 mod sessions;
 mod slot;
 mod table;

@@ -1,8 +1,9 @@
-//! Cgroups of workers: hard limits of their host memory and of the number of their threads.
+//! Cgroups of workers: hard limits of their host memory and of the number of their threads, and their share of the
+//! processors.
 //!
 //! A worker has a cgroup of its own, next to that of the supervisor. It enters the cgroup before `exec`, and the
 //! supervisor removes it after the end of the worker. The supervisor needs a cgroup that it may divide: of version 2 if
-//! the service manager delegates one (`Delegate=memory pids`), else of version 1 if it may write there.
+//! the service manager delegates one (`Delegate=cpu memory pids`), else of version 1 if it may write there.
 //!
 //! In version 2 only cgroups without processes can have children with controllers. So a supervisor that is alone in its
 //! cgroup moves into the child [`SUPERVISOR`], as `DelegateSubgroup=` of systemd does.
@@ -13,7 +14,11 @@ use std::{
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
 };
+
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::error::at;
 
@@ -23,8 +28,19 @@ const SUPERVISOR: &str = "supervisor";
 /// The beginning of the names of workers' cgroups. The id of the supervisor and a number follow.
 const PREFIX: &str = "cuda-node-";
 
-/// The maximum number of threads of a worker. The filter of system calls refuses it other processes.
-const THREADS: u64 = 4096;
+/// Follows [`PREFIX`] in the names of cgroups of workers that do not outlive their supervisor.
+const ENDS: &str = "ends-";
+
+/// The time that the end of the processes of a killed supervisor may take.
+const END: Duration = Duration::from_secs(2);
+
+/// The maximum number of threads of a worker on a machine with few processors. The filter of system calls refuses it
+/// other processes. The threads of 16 workers are below the usual limit of a machine, 32,768.
+const THREADS: usize = 1024;
+
+/// The files with the share of the processors that a worker has while all are busy, and its value. It is a tenth of that
+/// of the supervisor. So the supervisor runs at once, and a worker that shares a busy machine still gets on.
+const SHARES: [(&str, &str); 2] = [("cpu.weight", "10"), ("cpu.shares", "102")];
 
 /// The number of the next cgroup of this process.
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -39,21 +55,20 @@ enum Version {
 #[derive(Debug)]
 pub(super) struct Cgroups {
     version: Version,
-    /// The folder with the controller of memory.
-    memory: PathBuf,
-    /// The folder with the controller of threads, if that is another one.
-    threads: Option<PathBuf>,
+    /// Those of memory, threads and processors. That of memory is the first one.
+    folders: Vec<PathBuf>,
 }
 
 impl fmt::Display for Cgroups {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let version = if self.version == Version::V1 { 1 } else { 2 };
-        write!(formatter, "cgroup v{version} in {}", self.memory.display())
+        write!(formatter, "cgroup v{version} in {}", self.memory().display())
     }
 }
 
 impl Cgroups {
-    /// Prepares the cgroup of this process, and removes cgroups that a killed supervisor left there.
+    /// Prepares the cgroup of this process. Kills the workers that a killed supervisor left there, except those that may
+    /// outlive it, and removes their cgroups.
     ///
     /// # Errors
     /// The reasons why this process may divide neither a cgroup of version 2 nor one of version 1.
@@ -67,38 +82,40 @@ impl Cgroups {
         let none = || "the machine has none with the controller `memory`".to_owned();
         let second = folder(mounts, own, None).ok_or_else(none).and_then(open_v2);
         second.or_else(|second| {
-            let threads = folder(mounts, own, Some("pids"));
+            let others = ["pids", "cpu"].map(|name| folder(mounts, own, Some(name)));
             let first = folder(mounts, own, Some("memory")).ok_or_else(none);
-            let first = first.and_then(|memory| open_v1(memory, threads));
+            let first = first.and_then(|memory| open_v1(memory, others.into_iter().flatten()));
             first.map_err(|first| format!("cgroup v2: {second}; cgroup v1: {first}"))
         })
     }
 
-    /// Creates the cgroup of a worker. It has no limit of memory until [`WorkerCgroup::limit_memory`].
+    /// Creates the cgroup of a worker, which may outlive this process or not. It has no limit of memory until
+    /// [`WorkerCgroup::limit_memory`].
     ///
     /// # Errors
     /// The file system fails.
-    pub(super) fn create(&self) -> io::Result<WorkerCgroup> {
-        let name = self.free_name();
-        let mut cgroup = WorkerCgroup { version: self.version, folders: Vec::new() };
-        for parent in [Some(&self.memory), self.threads.as_ref()].into_iter().flatten() {
+    pub(super) fn create(&self, may_outlive: bool) -> io::Result<WorkerCgroup> {
+        let name = self.free_name(if may_outlive { "" } else { ENDS });
+        let mut cgroup = self.hold(Vec::new());
+        for parent in &self.folders {
             let folder = parent.join(&name);
             fs::create_dir(&folder).map_err(|error| at(&folder, &error))?;
             cgroup.folders.push(folder);
         }
-        let threads = cgroup.folders.last().map(|folder| folder.join("pids.max"));
-        if let Some(threads) = threads.filter(|file| file.exists()) {
-            fs::write(&threads, THREADS.to_string()).map_err(|error| at(&threads, &error))?;
-        }
+        cgroup.limit_threads_and_time()?;
         Ok(cgroup)
     }
 
+    fn memory(&self) -> &Path {
+        self.folders.first().map_or(Path::new(""), PathBuf::as_path)
+    }
+
     /// A name that no cgroup has. A worker of an earlier supervisor with the id of this one may still run.
-    fn free_name(&self) -> String {
+    fn free_name(&self, kind: &str) -> String {
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
-            let name = format!("{PREFIX}{}-{number}", process::id());
-            if !self.memory.join(&name).exists() {
+            let name = format!("{PREFIX}{kind}{}-{number}", process::id());
+            if !self.memory().join(&name).exists() {
                 return name;
             }
         }
@@ -106,7 +123,7 @@ impl Cgroups {
 
     /// Takes over the cgroup of a worker that an earlier supervisor has started.
     pub(super) fn hold(&self, folders: Vec<PathBuf>) -> WorkerCgroup {
-        WorkerCgroup { version: self.version, folders }
+        WorkerCgroup { version: self.version, folders, has_share: false }
     }
 }
 
@@ -159,10 +176,13 @@ fn open_v2(own: PathBuf) -> Result<Cgroups, String> {
             }
             return Err(at(&control, &error).to_string());
         }
-        // Without it, workers have no limit of threads.
-        _ = fs::write(&control, "+pids");
     }
-    checked(Cgroups { version: Version::V2, memory, threads: None })
+    // Without them, workers have no limit of threads, and no share of the processors.
+    for controller in ["+pids", "+cpu"] {
+        _ = fs::write(memory.join("cgroup.subtree_control"), controller);
+    }
+    remove_left(&memory);
+    checked(Version::V2, vec![memory])
 }
 
 /// Moves this process, which has to be alone in its cgroup, into a child of the cgroup.
@@ -185,41 +205,69 @@ fn move_into_child(own: &Path) -> Result<PathBuf, String> {
     Ok(child)
 }
 
-fn open_v1(memory: PathBuf, threads: Option<PathBuf>) -> Result<Cgroups, String> {
-    let with_threads = threads.and_then(|threads| {
-        checked(Cgroups {
-            version: Version::V1,
-            memory: memory.clone(),
-            threads: (threads != memory).then_some(threads),
-        })
-        .ok()
-    });
-    with_threads.map_or_else(
-        || checked(Cgroups { version: Version::V1, memory: memory.clone(), threads: None }),
-        Ok,
-    )
-}
-
-/// Removes what a killed supervisor left, and checks that a cgroup can be created.
-fn checked(cgroups: Cgroups) -> Result<Cgroups, String> {
-    for folder in [Some(&cgroups.memory), cgroups.threads.as_ref()].into_iter().flatten() {
+/// `others` are the folders of further controllers. Those that this process may not divide are left out.
+fn open_v1(memory: PathBuf, others: impl Iterator<Item = PathBuf>) -> Result<Cgroups, String> {
+    let others: Vec<_> = others.collect();
+    for folder in others.iter().chain([&memory]) {
         remove_left(folder);
     }
-    cgroups.create().map_err(|error| error.to_string())?;
+    let mut cgroups = checked(Version::V1, vec![memory])?;
+    for other in others {
+        if !cgroups.folders.contains(&other) {
+            let folders = cgroups.folders.iter().cloned().chain([other]).collect();
+            cgroups = checked(Version::V1, folders).unwrap_or(cgroups);
+        }
+    }
     Ok(cgroups)
 }
 
-/// Removes empty cgroups of supervisors that have ended. One that has a process stays.
+/// Checks that a cgroup can be created.
+fn checked(version: Version, folders: Vec<PathBuf>) -> Result<Cgroups, String> {
+    let cgroups = Cgroups { version, folders };
+    cgroups.create(false).map_err(|error| error.to_string())?;
+    Ok(cgroups)
+}
+
+/// Removes the cgroups of supervisors that have ended. Kills the processes in them, except those that may outlive their
+/// supervisor: their cgroups stay.
 fn remove_left(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let supervisor = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
-        let Some((id, _)) = supervisor else { continue };
+        let Some(name) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
+        let ending = name.strip_prefix(ENDS);
+        let Some((id, _)) = ending.unwrap_or(name).split_once('-') else { continue };
         // An earlier process with the id of this one, as in a container.
         let is_earlier = id == process::id().to_string() && NEXT.load(Ordering::Relaxed) == 0;
         if is_earlier || !Path::new("/proc").join(id).exists() {
+            if ending.is_some() {
+                kill_all(&entry.path());
+            }
             _ = fs::remove_dir(entry.path());
         }
+    }
+}
+
+/// Kills the processes in a cgroup, and waits until they have ended.
+fn kill_all(cgroup: &Path) {
+    let processes = || {
+        let ids = fs::read_to_string(cgroup.join("cgroup.procs")).unwrap_or_default();
+        // A process of another PID namespace, which this one cannot reach, is 0.
+        ids.lines().filter_map(|id| Pid::from_raw(id.parse().ok()?)).collect::<Vec<_>>()
+    };
+    let until = Instant::now() + END;
+    loop {
+        let left = processes();
+        for id in &left {
+            let Ok(process) = pidfd_open(*id, PidfdFlags::empty()) else { continue };
+            // Not a process that has got the id of an ended one meanwhile.
+            if processes().contains(id) {
+                _ = pidfd_send_signal(process, Signal::KILL);
+            }
+        }
+        if left.is_empty() || Instant::now() > until {
+            return;
+        }
+        thread::sleep(END / 200);
     }
 }
 
@@ -229,9 +277,33 @@ pub(super) struct WorkerCgroup {
     version: Version,
     /// That of the memory is the first one.
     folders: Vec<PathBuf>,
+    /// Whether it has a share of the processors of its own.
+    has_share: bool,
 }
 
 impl WorkerCgroup {
+    /// Whether the worker has a small share of the processors.
+    pub(super) fn has_share(&self) -> bool {
+        self.has_share
+    }
+
+    fn limit_threads_and_time(&mut self) -> io::Result<()> {
+        let write = |file: &Path, value: &str| {
+            let written = file.exists().then(|| fs::write(file, value)).transpose();
+            written.map(|written| written.is_some()).map_err(|error| at(file, &error))
+        };
+        // The CPU device has one thread for each processor.
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let threads = THREADS.max(4 * processors).to_string();
+        for folder in &self.folders {
+            write(&folder.join("pids.max"), &threads)?;
+            for (file, share) in SHARES {
+                self.has_share |= write(&folder.join(file), share)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The folders, of which that of the memory is the first one.
     pub(super) fn folders(&self) -> &[PathBuf] {
         &self.folders
@@ -354,9 +426,9 @@ mod tests {
         let node = root.path().join("node");
         let read = |file: PathBuf| fs::read_to_string(file).unwrap();
         assert_eq!(read(node.join("supervisor/cgroup.procs")), own);
-        assert_eq!(read(node.join("cgroup.subtree_control")), "+pids");
+        assert_eq!(read(node.join("cgroup.subtree_control")), "+cpu");
 
-        let worker = cgroups.create().unwrap();
+        let worker = cgroups.create(true).unwrap();
         let folder = worker.folders[0].clone();
         assert_eq!(folder.parent(), Some(&*node));
         fs::write(folder.join("memory.current"), "100\n").unwrap();
@@ -377,7 +449,7 @@ mod tests {
             stand_in(&[("cgroup.controllers", "memory"), ("cgroup.subtree_control", "memory")]);
         let mounts = mount(&root, "cgroup2", "");
         let cgroups = Cgroups::open_in(&mounts, "0::/node/supervisor\n").unwrap();
-        assert_eq!(cgroups.memory, root.path().join("node"));
+        assert_eq!(cgroups.folders, [root.path().join("node")]);
         assert!(cgroups.to_string().starts_with("cgroup v2 in "), "{cgroups}");
     }
 
@@ -418,12 +490,36 @@ mod tests {
         assert!(used.exists() && other.exists());
     }
 
+    /// 16 workers with 4,096 threads each used all threads of a machine, and kept the supervisor from running.
+    #[test]
+    fn worker_has_few_threads_and_a_small_share_of_the_processors() {
+        let root = stand_in(&[]);
+        let hierarchies = ["memory", "pids", "cpu,cpuacct"];
+        let mounts: String = hierarchies.map(|name| mount(&root, "cgroup", name)).concat();
+        let own = "8:pids:/node\n4:memory:/node\n1:cpu,cpuacct:/node\n";
+        let cgroups = Cgroups::open_in(&mounts, own).unwrap();
+        let mut worker = cgroups.create(true).unwrap();
+        assert!(!worker.has_share());
+        let folder = worker.folders[0].clone();
+        for (file, before) in [("pids.max", "max"), ("cpu.shares", "1024")] {
+            fs::write(folder.join(file), before).unwrap();
+        }
+        worker.limit_threads_and_time().unwrap();
+        let read = |file| fs::read_to_string(folder.join(file)).unwrap();
+        let threads: usize = read("pids.max").parse().unwrap();
+        let processors = thread::available_parallelism().unwrap().get();
+        assert!(threads >= 1024 && threads >= 4 * processors);
+        assert!(threads == 1024 || threads == 4 * processors, "{threads}");
+        assert!(worker.has_share());
+        assert_eq!(read("cpu.shares"), "102");
+    }
+
     #[test]
     fn ended_worker_leaves_no_cgroup() {
         let root = stand_in(&[]);
         let mounts = mount(&root, "cgroup", "memory,pids");
         let cgroups = Cgroups::open_in(&mounts, "4:memory,pids:/node\n").unwrap();
-        let [first, second] = [(); 2].map(|()| cgroups.create().unwrap());
+        let [first, second] = [true, false].map(|may_outlive| cgroups.create(may_outlive).unwrap());
         assert_eq!(fs::read_dir(root.path().join("node")).unwrap().count(), 2);
         drop((first, second));
         assert_eq!(fs::read_dir(root.path().join("node")).unwrap().count(), 0);

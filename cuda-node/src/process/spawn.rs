@@ -47,6 +47,10 @@ use super::{cgroup::WorkerCgroup, descriptors::FIRST_FREE_DESCRIPTOR, sandbox::W
 /// drops them before it opens its device.
 const SETUP: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SETPCAP);
 
+/// The nice value of a worker that has no share of the processors in a cgroup. With 19 it would hardly get on beside
+/// other programs of a busy machine, and a GPU would wait for it.
+const NICE: c_int = 10;
+
 /// The stack of the thread that reaps a dropped process, in bytes.
 const STACK: usize = 64 << 10;
 
@@ -157,6 +161,7 @@ impl Program {
             failure: &failure,
             cgroups: cgroups.as_deref().unwrap_or_default(),
             namespaces,
+            is_nice: !held.cgroup.as_ref().is_some_and(|cgroup| cgroup.has_share()),
         };
         // SAFETY: `start` keeps the pointers valid, and the child runs only `Start::run`.
         let child = unsafe { clone(namespaces.flags(), held, &start) }?;
@@ -191,6 +196,8 @@ struct Start<'a> {
     /// The entrances of the cgroups that the process enters.
     cgroups: &'a [File],
     namespaces: Namespaces,
+    /// Whether the process gives way to others by its nice value.
+    is_nice: bool,
 }
 
 impl Start<'_> {
@@ -246,8 +253,13 @@ impl Start<'_> {
                 libc::CLOSE_RANGE_CLOEXEC,
             );
         }
-        // An interrupt at the terminal reaches the supervisor only.
-        rustix::process::setpgid(None, None)?;
+        // An interrupt at the terminal reaches the supervisor only. On many machines, processes outside of cgroups also
+        // share the processors by sessions (`sched_autogroup_enabled`): threads of a worker then count as one.
+        rustix::process::setsid()?;
+        if self.is_nice {
+            // SAFETY: the call changes the nice value of this process. It fails if the supervisor has a greater one.
+            unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) };
+        }
         // SAFETY: the calls change the state of this process's signals. The signal set is initialized.
         unsafe {
             // Numbers without a signal are errors without effect.

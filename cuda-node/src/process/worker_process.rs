@@ -168,7 +168,8 @@ impl WorkerLauncher {
     /// Launches a worker and returns its process and the supervisor's ends of its sockets.
     ///
     /// The worker inherits standard input, output and error and the sockets, and no other descriptor. It is in a
-    /// process group of its own, so an interrupt at the terminal reaches the supervisor only.
+    /// session of its own, so an interrupt at the terminal reaches the supervisor only. While all processors are busy it
+    /// gives way to the supervisor: by its cgroup, or by a nice value of 10.
     ///
     /// The call blocks while the operating system copies the process and starts the executable, about a millisecond.
     ///
@@ -183,7 +184,8 @@ impl WorkerLauncher {
     pub fn launch(&self) -> Result<(WorkerProcess, SupervisorEnds)> {
         let sandbox = self.sandbox.as_ref();
         let uid = sandbox.and_then(Sandbox::take_uid).transpose()?;
-        let cgroup = sandbox.and_then(Sandbox::create_cgroup).transpose()?;
+        let may_outlive = self.sockets.is_some();
+        let cgroup = sandbox.and_then(|sandbox| sandbox.create_cgroup(may_outlive)).transpose()?;
         let held = Held { uid, cgroup: cgroup.map(Arc::new) };
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (supervisor, worker) = pair()?;

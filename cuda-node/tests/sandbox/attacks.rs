@@ -283,13 +283,15 @@ fn limit(process: u32) -> io::Result<()> {
 
 /// Lowers the priority of all processes of its user that it sees, and looks whether a process is one of them.
 fn lower_priority(process: u32) -> io::Result<()> {
+    // Above the nice value of workers, which they may not lower.
+    const NICE: libc::c_int = 11;
     // SAFETY: the calls take numbers.
     let (set, priority) = unsafe {
-        let set = libc::setpriority(libc::PRIO_USER, 0, 1);
+        let set = libc::setpriority(libc::PRIO_USER, 0, NICE);
         (set, libc::getpriority(libc::PRIO_PROCESS, process))
     };
     match (set, priority) {
-        (0, 1) => Ok(()),
+        (0, NICE) => Ok(()),
         (0, _) => Err(refused("the process has its priority")),
         _ => Err(io::Error::last_os_error()),
     }

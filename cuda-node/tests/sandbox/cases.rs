@@ -12,12 +12,13 @@ use std::{
 
 use cuda_node::process::Part;
 use libtest_mimic::Trial;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::{
     attacks::{Findings, INCOMPLETE, SECRET, SECRET_VARIABLE},
     supervisor::{
-        FILL, Filled, HOLD, INHERITED, OFF, REQUIRED, WITHOUT_FILTERS, WITHOUT_LANDLOCK,
+        FILL, Filled, HOLD, INHERITED, OFF, OUTLIVE, REQUIRED, WITHOUT_FILTERS, WITHOUT_LANDLOCK,
         WITHOUT_MOUNTS, WITHOUT_NAMESPACES, cgroup_of,
     },
 };
@@ -135,6 +136,7 @@ pub fn all() -> Vec<Trial> {
         !limit_of(&mut root_program("print-memory-limit")).starts_with("cgroup");
         worker_beyond_its_memory_limit_is_killed_and_leaves_no_cgroup,
         cgroup_of_a_killed_supervisor_is_removed_by_the_next_one,
+        worker_of_a_killed_supervisor_is_ended_by_the_next_one_unless_it_may_outlive,
         lease_whose_worker_is_beyond_its_memory_limit_says_so,
     ]);
     trials
@@ -233,11 +235,13 @@ fn inherited_descriptor_is_reported() {
 
 fn worker_beyond_its_memory_limit_is_killed_and_leaves_no_cgroup() {
     let output = run(root(&[FILL]));
-    let Filled { cause, exceeded, cgroup } = serde_json::from_slice(&output.stdout).unwrap();
+    let Filled { cause, exceeded, cgroup, share } = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(cause, "was ended by signal 9");
     let limit = exceeded.expect("the worker was killed for its memory");
     assert!((64 << 20..256 << 20).contains(&limit), "{limit}");
     assert!(!exists(&cgroup.expect("the worker had a cgroup")));
+    let share = share.expect("the worker had a share of the processors");
+    assert!(["10", "102"].contains(&share.trim()), "{share}");
 }
 
 fn cgroup_of_a_killed_supervisor_is_removed_by_the_next_one() {
@@ -256,6 +260,36 @@ fn cgroup_of_a_killed_supervisor_is_removed_by_the_next_one() {
     }
 }
 
+/// A process that ends with this value, also if a test fails.
+struct Ended(Pid);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        _ = kill_process(self.0, Signal::KILL);
+    }
+}
+
+/// A worker that does not obey, such as a stopped one, outlived a supervisor that was killed.
+fn worker_of_a_killed_supervisor_is_ended_by_the_next_one_unless_it_may_outlive() {
+    let stopped = |options: &[&str]| {
+        let mut supervisor = root(options).stdout(Stdio::piped()).spawn().unwrap();
+        let worker = first_line(&mut supervisor);
+        let id = Pid::from_raw(worker.parse().unwrap()).unwrap();
+        kill_process(id, Signal::STOP).unwrap();
+        supervisor.kill().unwrap();
+        supervisor.wait().unwrap();
+        (worker, Ended(id))
+    };
+    let (kept, end_of_kept) = stopped(&[HOLD, OUTLIVE]);
+    let (worker, _end) = stopped(&[HOLD]);
+    assert!(runs(&worker) && runs(&kept));
+    limit_of(&mut root_program("print-memory-limit"));
+    wait_for_end(&worker);
+    assert!(runs(&kept), "the worker may outlive its supervisor");
+    drop(end_of_kept);
+    wait_for_end(&kept);
+}
+
 fn lease_whose_worker_is_beyond_its_memory_limit_says_so() {
     let output = root_program("node").output().unwrap();
     let stdout = String::from_utf8_lossy(&output.stdout);
@@ -264,7 +298,7 @@ fn lease_whose_worker_is_beyond_its_memory_limit_says_so() {
 
 /// Whether a cgroup exists in one of the hierarchies.
 fn exists(cgroup: &str) -> bool {
-    let mounts = ["", "/memory", "/pids", "/unified"];
+    let mounts = ["", "/memory", "/pids", "/cpu", "/unified"];
     mounts.iter().any(|mount| Path::new(&format!("/sys/fs/cgroup{mount}{cgroup}")).exists())
 }
 
@@ -307,19 +341,20 @@ fn killed_supervisor_ends_workers_in_namespaces() {
 
 /// Waits for the end of a process. It is now a child of another one, which may reap it late.
 fn wait_for_end(worker: &str) {
-    let stat = Path::new("/proc").join(worker).join("stat");
-    let runs = || {
-        let state = std::fs::read_to_string(&stat).unwrap_or_default();
-        !matches!(
-            state.rsplit(')').next().unwrap_or_default().trim_start().chars().next(),
-            None | Some('Z' | 'X')
-        )
-    };
     let deadline = Instant::now() + LIMIT;
-    while runs() {
+    while runs(worker) {
         assert!(Instant::now() < deadline, "the worker runs {LIMIT:?} after its supervisor");
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+fn runs(worker: &str) -> bool {
+    let stat = Path::new("/proc").join(worker).join("stat");
+    let state = std::fs::read_to_string(&stat).unwrap_or_default();
+    !matches!(
+        state.rsplit(')').next().unwrap_or_default().trim_start().chars().next(),
+        None | Some('Z' | 'X')
+    )
 }
 
 /// The parts that are missing. A user may have no cgroup, which a worker with device files then misses.

@@ -14,6 +14,7 @@ use std::{
         },
     },
     process::ExitCode,
+    time::Duration,
 };
 
 use cuda_node::process::{
@@ -30,6 +31,7 @@ use crate::attacks::{self, Findings, SECRET, Targets};
 
 /// The options of the role, as arguments.
 pub const HOLD: &str = "hold";
+pub const OUTLIVE: &str = "outlive";
 pub const OFF: &str = "off";
 pub const REQUIRED: &str = "required";
 pub const WITHOUT_NAMESPACES: &str = "without-namespaces";
@@ -73,7 +75,7 @@ pub fn run() -> ExitCode {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     if has(HOLD) {
-        runtime.block_on(hold(sandbox.as_ref().unwrap()));
+        runtime.block_on(hold(sandbox.as_ref().unwrap(), has(OUTLIVE)));
     }
     if has(FILL) {
         println!("{}", serde_json::to_string(&runtime.block_on(fill(&sandbox.unwrap()))).unwrap());
@@ -98,9 +100,14 @@ fn launcher(role: &str, sandbox: Option<&Sandbox>) -> WorkerLauncher {
     }
 }
 
-/// Launches a worker, prints its process id, and does nothing until it is killed.
-async fn hold(sandbox: &Sandbox) {
-    let (worker, mut ends) = launcher("other-worker", Some(sandbox)).launch().unwrap();
+/// Launches a worker, which may outlive this process, prints its process id, and does nothing until it is killed.
+async fn hold(sandbox: &Sandbox, may_outlive: bool) {
+    let mut launcher = launcher("other-worker", Some(sandbox));
+    let folder = tempfile::tempdir().unwrap();
+    if may_outlive {
+        launcher = launcher.successors(folder.path(), Duration::from_secs(60));
+    }
+    let (worker, mut ends) = launcher.launch().unwrap();
     ends.commands.read_u8().await.unwrap();
     println!("{}", worker.pid());
     std::future::pending().await
@@ -113,6 +120,8 @@ pub struct Filled {
     pub exceeded: Option<u64>,
     /// The cgroup of the worker while it ran, relative to its hierarchy.
     pub cgroup: Option<String>,
+    /// Its share of the processors there.
+    pub share: Option<String>,
 }
 
 /// Launches a worker that may take 64 MiB, and takes as much memory as it gets.
@@ -120,10 +129,17 @@ async fn fill(sandbox: &Sandbox) -> Filled {
     let (mut worker, mut ends) = launcher("filler", Some(sandbox)).launch().unwrap();
     ends.commands.read_u8().await.unwrap();
     let cgroup = cgroup_of(worker.pid());
+    let share = cgroup.as_ref().and_then(|cgroup| {
+        let files = ["/cpu.weight", "/unified/cpu.weight", "/cpu/cpu.shares"].map(|file| {
+            let (mount, name) = file.rsplit_once('/').unwrap();
+            fs::read_to_string(format!("/sys/fs/cgroup{mount}{cgroup}/{name}"))
+        });
+        files.into_iter().find_map(Result::ok)
+    });
     worker.limit_host_memory(64 << 20).unwrap();
     ends.commands.write_all(b"!").await.unwrap();
     let cause = worker.reaped().await.to_string();
-    Filled { cause, exceeded: worker.exceeded_host_memory(), cgroup }
+    Filled { cause, exceeded: worker.exceeded_host_memory(), cgroup, share }
 }
 
 /// The cgroup that a supervisor made for a process.

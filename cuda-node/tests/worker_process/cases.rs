@@ -41,6 +41,7 @@ pub fn all() -> Vec<Trial> {
         dropped_wait_does_not_kill_the_worker,
         worker_inherits_only_its_own_descriptors,
         second_worker_does_not_hold_sockets_of_first,
+        worker_gives_way_to_its_supervisor,
         worker_dies_when_its_standard_input_closes,
         missing_executable_is_an_error,
         pair_connects_the_session_sockets,
@@ -150,6 +151,18 @@ async fn second_worker_does_not_hold_sockets_of_first() {
     drop(echo_ends);
     assert_eq!(echo.reaped().await, ExitCause::Exited(END_OF_COMMANDS.into()));
     assert!(runs(second.pid()));
+}
+
+/// Threads of a worker delayed the supervisor by seconds.
+async fn worker_gives_way_to_its_supervisor() {
+    let (worker, mut ends) = launcher("idle").launch().unwrap();
+    started(&mut ends).await;
+    let status = std::fs::read_to_string(format!("/proc/{}/stat", worker.pid())).unwrap();
+    let (_, fields) = status.rsplit_once(')').unwrap();
+    let fields: Vec<_> = fields.split_whitespace().collect();
+    // Fields 6 and 19 of proc_pid_stat(5), of which 2 are before the last bracket.
+    assert_eq!(fields[3], worker.pid().to_string(), "session");
+    assert_eq!(fields[16], "10", "nice value");
 }
 
 async fn worker_dies_when_its_standard_input_closes() {

@@ -29,7 +29,8 @@ impl LeaseTable {
     /// If no slot has capacity, the request waits for at most `request.wait`. Waiting requests are served by priority,
     /// then in the order of arrival. A request that does not fit reserves the slot with the fewest leases that can ever
     /// hold it, for at most [`max_reservation`](crate::leases::TableConfig::max_reservation), so that later requests do
-    /// not overtake it. It does not reserve a slot where leases of its own tenant keep it out.
+    /// not overtake it. It does not reserve a slot where leases of its own tenant keep it out, or that its tenant has
+    /// reserved for that time.
     ///
     /// If the queue is full, a tenant with fewer waiting requests takes the place of the last request of the tenant
     /// that has the most.
@@ -326,11 +327,11 @@ impl LeaseTable {
     ///
     /// A request that preempts ends no lease immediately, so capacity becomes free only when a lease ends.
     pub(super) fn serve(&mut self) {
-        let mut reserved = Vec::new();
+        let (mut reserved, mut by_tenants) = (Vec::new(), Vec::new());
         let mut index = 0;
         while let Some(waiter) = self.queue.get(index) {
             if let Some(slot) = self.slot_with_room(waiter, &reserved) {
-                let Some(waiter) = self.queue.take(index) else { return };
+                let Some(waiter) = self.queue.take(index) else { break };
                 let request = waiter.id;
                 // The answer comes before the assignment of the worker.
                 let at = self.actions.len();
@@ -341,13 +342,17 @@ impl LeaseTable {
             if let Some((slot, victims)) = self.slot_to_reserve(waiter, &reserved) {
                 let priority = waiter.request.priority;
                 reserved.push(slot);
-                for lease in victims {
+                if victims.is_none() {
+                    by_tenants.push((waiter.request.tenant.clone(), slot));
+                }
+                for lease in victims.unwrap_or_default() {
                     let cause = Cause::Preempted { priority };
                     self.announce_end(lease, cause, self.config.preempt_notice);
                 }
             }
             index += 1;
         }
+        self.reservations.replace(self.now, by_tenants);
     }
 
     /// The slots that the waiting requests before a new one reserve, and the ends of the reservations.
@@ -355,8 +360,10 @@ impl LeaseTable {
         let (mut slots, mut reserved) = (Vec::new(), Vec::new());
         for waiter in self.queue.iter().take(self.queue.index_for(new)) {
             if let Some((slot, _)) = self.slot_to_reserve(waiter, &slots) {
+                let of_tenant = self.reservations.end_of(self.now, &waiter.request.tenant, slot);
                 slots.push(slot);
-                reserved.push((slot, waiter.reserves_until.unwrap_or_default()));
+                let ends = waiter.reserves_until.into_iter().chain(of_tenant);
+                reserved.push((slot, ends.min().unwrap_or_default()));
             }
         }
         reserved
@@ -415,21 +422,26 @@ impl LeaseTable {
         rooms.min().map(|(_, _, id)| id)
     }
 
-    /// The slot that this request reserves, and the leases to preempt there. `None` if its reservation is over, or if it
-    /// waits for leases of its own tenant.
+    /// The slot that this request reserves, and the leases to preempt there if it may. `None` if its reservation or that
+    /// of its tenant is over, or if it waits for leases of its own tenant.
     fn slot_to_reserve(
         &self,
         waiter: &Waiter,
         reserved: &[SlotId],
-    ) -> Option<(SlotId, Vec<LeaseId>)> {
+    ) -> Option<(SlotId, Option<Vec<LeaseId>>)> {
         waiter.reserves_until?;
+        let tenant = &waiter.request.tenant;
         let ranked = self.possible_slots(waiter, reserved).filter_map(|id| {
             let victims = self.victims(waiter, id);
-            if victims.is_none() && self.is_kept_out_by_own_leases(waiter, id) {
-                return None;
+            // With victims the reservation is short: the slot has capacity after their notice.
+            if victims.is_none() {
+                self.reservations.end_of(self.now, tenant, id)?;
+                if self.is_kept_out_by_own_leases(waiter, id) {
+                    return None;
+                }
             }
             let count = victims.as_ref().map_or(usize::MAX, Vec::len);
-            Some((count, self.slots.get(id.0)?.leases.len(), id, victims.unwrap_or_default()))
+            Some((count, self.slots.get(id.0)?.leases.len(), id, victims))
         });
         ranked.min().map(|(_, _, id, victims)| (id, victims))
     }

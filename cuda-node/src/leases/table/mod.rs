@@ -19,6 +19,7 @@ use super::{
     lease::{Cause, Due, EndedLeases, Lease, Phase},
     output::{Action, Counters, LeaseView, SlotView},
     request::{Exclusivity, LeaseId, Queue, Refusal, SlotId},
+    reservations::Reservations,
     slot::Slot,
 };
 use crate::quotas::Quotas;
@@ -37,6 +38,7 @@ pub struct LeaseTable {
     slots: Vec<Slot>,
     leases: BTreeMap<LeaseId, Lease>,
     queue: Queue,
+    reservations: Reservations,
     ended: EndedLeases,
     actions: VecDeque<Action>,
     counters: Counters,
@@ -56,12 +58,14 @@ impl LeaseTable {
         quotas: Quotas,
     ) -> Result<LeaseTable, ConfigError> {
         config.check(&slots)?;
+        let reservations = Reservations::new(config.max_reservation);
         Ok(LeaseTable {
             config,
             quotas,
             slots: slots.into_iter().map(Slot::new).collect(),
             leases: BTreeMap::new(),
             queue: Queue::default(),
+            reservations,
             ended: EndedLeases::default(),
             actions: VecDeque::new(),
             counters: Counters::default(),
@@ -93,7 +97,8 @@ impl LeaseTable {
         let leases = self.leases.values().filter_map(|lease| lease.due().map(|(at, _)| at));
         let slices =
             self.slots.iter().filter_map(|slot| slot.sessions.deadline(self.config.time_slice));
-        leases.chain(slices).chain(self.queue.deadline()).min()
+        let queue = self.queue.deadline().into_iter().chain(self.reservations.deadline());
+        leases.chain(slices).chain(queue).min()
     }
 
     /// Moves the clock, and performs everything that is due.
@@ -114,7 +119,8 @@ impl LeaseTable {
             }
         }
         self.refuse_overdue_requests();
-        if self.queue.end_reservations(self.now) {
+        let of_tenants = self.reservations.advance(self.now);
+        if self.queue.end_reservations(self.now) || of_tenants {
             self.serve();
         }
         self.pause_overrun_sessions();

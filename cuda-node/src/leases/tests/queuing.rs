@@ -150,6 +150,96 @@ fn a_reservation_ends_while_its_request_goes_on_waiting() {
     assert!(admitted(&node.end(31, small), device).is_some());
 }
 
+/// A tenant without a lease kept requests out by cancelling its request and sending another one.
+#[test]
+fn a_tenant_that_repeats_its_request_reserves_a_device_no_longer_than_with_one() {
+    let mut node = Node::new(1);
+    let lease = node.active(0, 300);
+    node.table.renew(at(0), lease, 1, 3600).unwrap();
+    let repeat = |node: &mut Node, now: u64, device: RequestId| {
+        assert!(node.table.cancel(at(now), device));
+        let next = waiting_for_a_device(node, 100);
+        node.queued(now, next)
+    };
+    let device = waiting_for_a_device(&mut node, 100);
+    let device = node.queued(0, device);
+    let small = node.ask(1);
+    assert!(node.refused(58, small).message.contains("for 2 s at most"));
+    let mut device = repeat(&mut node, 59, device);
+    assert_eq!(node.table.next_deadline(), Some(at(60)));
+    let small = node.ask(1);
+    assert!(node.refused(59, small).message.contains("for 1 s at most"));
+    // The tenant has reserved the device for 60 s, and reserves it no more for 240 s.
+    for now in [60, 119, 178, 237, 296] {
+        let small = node.active(now, 1);
+        node.end(now, small);
+        device = repeat(&mut node, now, device);
+    }
+    let small = node.active(299, 1);
+    node.end(299, small);
+    // Another tenant reserves it meanwhile.
+    assert!(node.table.cancel(at(299), device));
+    let tenant = Tenant::new("emma").unwrap();
+    let emma = LeaseRequest { tenant, ..waiting_for_a_device(&mut node, 100) };
+    let emma = node.queued(299, emma);
+    let small = node.ask(1);
+    assert_eq!(node.refused(299, small).status, Status::CapacityExceeded);
+    assert!(node.table.cancel(at(299), emma));
+    let device = waiting_for_a_device(&mut node, 100);
+    node.queued(300, device);
+    let small = node.ask(1);
+    assert_eq!(node.refused(300, small).status, Status::CapacityExceeded);
+}
+
+#[test]
+fn a_tenant_that_reserves_no_more_still_gets_the_device() {
+    let mut node = Node::new(2);
+    for _ in 0..2 {
+        let lease = node.active(0, 500);
+        node.table.renew(at(0), lease, 1, 3600).unwrap();
+    }
+    let first = SlotId(0);
+    let of_first = |node: &mut Node| LeaseRequest {
+        slot: Some("cuda:0".into()),
+        ..waiting_for_a_device(node, 800)
+    };
+    let device = of_first(&mut node);
+    let device = node.queued(0, device);
+    node.actions(60);
+    assert!(node.table.cancel(at(60), device));
+    let device = of_first(&mut node);
+    let device = node.queued(60, device);
+    // The other device is reserved for the same tenant.
+    let other = LeaseRequest { slot: Some("cuda:1".into()), ..of_first(&mut node) };
+    node.queued(60, other);
+    let small = LeaseRequest { slot: Some("cuda:1".into()), ..node.ask(1) };
+    assert_eq!(node.refused(60, small).status, Status::CapacityExceeded);
+    let held = node.table.leases().find(|lease| lease.slot == first).unwrap().id;
+    assert!(admitted(&node.end(61, held), device).is_some());
+}
+
+#[test]
+fn a_tenant_that_may_preempt_does_so_again_after_its_reservations() {
+    let config = TableConfig { preempt: true, ..TableConfig::default() };
+    let mut node = Node::with(1, config);
+    node.table.set_quotas(priority(9));
+    for round in 0..6 {
+        let now = round * 20;
+        let low = node.active(now, 900);
+        let high = LeaseRequest { priority: 5, ..waiting_for_a_device(&mut node, 900) };
+        let high = node.queued(now, high);
+        assert!(
+            matches!(node.actions(now)[..], [Action::AnnounceRevocation { lease, .. }] if lease == low),
+            "round {round}"
+        );
+        node.actions(now + 10);
+        node.actions(now + 15);
+        assert!(node.table.worker_gone(at(now + 15), low, true));
+        let lease = admitted(&node.actions(now + 15), high).unwrap();
+        node.end(now + 16, lease);
+    }
+}
+
 #[test]
 fn a_full_queue_gives_a_place_of_the_tenant_with_the_most_to_a_tenant_with_fewer() {
     let mut node = Node::with(1, TableConfig { queue_limit: 3, ..TableConfig::default() });

@@ -108,7 +108,7 @@ impl Sandbox {
     /// these user ids exist.
     ///
     /// It divides the cgroup of this process among the workers. For that it may move this process into a child of the
-    /// cgroup.
+    /// cgroup. It ends workers there of a supervisor that was killed, unless they may outlive it.
     pub fn new(uids: RangeInclusive<u32>) -> Self {
         let is_usable =
             geteuid().is_root() && identity::are_mapped(&uids) && identity::may_use_uids();
@@ -142,10 +142,10 @@ impl Sandbox {
         Ok(WorkerUid(Arc::new(UsedUid { uids: uids.clone(), uid })))
     }
 
-    /// Creates the cgroup of a worker. `None` if the machine gives none.
-    pub(super) fn create_cgroup(&self) -> Option<Result<WorkerCgroup>> {
+    /// Creates the cgroup of a worker, which may outlive this process or not. `None` if the machine gives none.
+    pub(super) fn create_cgroup(&self, may_outlive: bool) -> Option<Result<WorkerCgroup>> {
         let cgroups = self.cgroups.as_ref().ok()?;
-        Some(cgroups.create().map_err(Error::Cgroup))
+        Some(cgroups.create(may_outlive).map_err(Error::Cgroup))
     }
 
     /// The cgroup of a worker that an earlier supervisor has started.
