@@ -422,7 +422,6 @@ impl ConnectionThread {
         let Self { link, received, needed, grant, requests, unanswered, .. } = self;
         let access = Access { lease: grant.lease, token: grant.token(), epoch: self.epoch };
         let open = |lane| LaneStream::open(connection, &access, lane, is_resumed, received, link);
-        let (commands, bulk) = tokio::try_join!(open(Lane::Commands), open(Lane::Bulk))?;
         let (ask, mut asked) = mpsc::unbounded_channel();
         let need = |hash| {
             if needed.borrow_mut().insert(hash) {
@@ -447,17 +446,16 @@ impl ConnectionThread {
             // The lease was dropped: the other parts end too.
             served.and(Err::<(), _>(Ended::Dropped))
         };
+        // A lane resumes when the worker has read what is on its way: that of uploads may wait for a kernel. The lease is
+        // renewed meanwhile.
+        let lane = async |lane| {
+            let opened = open(lane).await?;
+            tokio::try_join!(opened.send(link), opened.receive(link, received, &need)).map(drop)
+        };
         let parts = async {
-            tokio::try_join!(
-                commands.send(link),
-                commands.receive(link, received, &need),
-                bulk.send(link),
-                bulk.receive(link, received, &need),
-                blobs,
-                renewing,
-            )
-            .map(drop)
-            .map_err(Ended::Connection)
+            tokio::try_join!(lane(Lane::Commands), lane(Lane::Bulk), blobs, renewing)
+                .map(drop)
+                .map_err(Ended::Connection)
         };
         match tokio::try_join!(answered, parts) {
             Ok(_) | Err(Ended::Dropped) => Ok(()),

@@ -53,6 +53,8 @@ struct WideStreams {
     count: usize,
     /// Whether the connection is wide ([`set_wide`](transport::set_wide)).
     is_wide: bool,
+    /// Whether the connection has served a session.
+    has_session: bool,
     /// The place among the wide connections of the tenant, from the first such stream until the connection ends: what the
     /// client has sent by then stays in memory.
     place: Option<Counted>,
@@ -75,6 +77,12 @@ impl Connection {
         Wide(self)
     }
 
+    /// As [`widen`](Self::widen), for a lane of a session.
+    fn widen_for_session(&self, leases: &Leases, client: &Client) -> Wide<'_> {
+        self.wide.lock().has_session = true;
+        self.widen(leases, client)
+    }
+
     /// Takes a place among the wide connections, if a stream needs one. A client that connects again does so before the
     /// places of its earlier connections are free.
     fn widen_if_possible(&self, leases: &Leases, client: &Client) {
@@ -83,7 +91,8 @@ impl Connection {
             return;
         }
         if wide.place.is_none() {
-            wide.place = client.account.wide_place(|| leases.count_of(&client.tenant));
+            let of_sessions = wide.has_session;
+            wide.place = client.account.wide_place(of_sessions, || leases.count_of(&client.tenant));
         }
         if wide.place.is_some() {
             transport::set_wide(&self.connection, true);
@@ -216,7 +225,7 @@ async fn serve_stream(
             match kept {
                 Ok(session) => {
                     drop(memory);
-                    let _wide = connection.widen(leases, client);
+                    let _wide = connection.widen_for_session(leases, client);
                     if attach.is_resumed && attach.lane == Lane::Commands {
                         leases.metrics().resumed();
                     }

@@ -2,7 +2,7 @@
 
 use std::{io, time::Duration};
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes};
 use cuda_lease::wire::{
     FRAME_LIMIT, Frame, FrameBuffer, HEADER_BYTES, Header, Reader, Refused, WireError, put_frame,
 };
@@ -18,8 +18,8 @@ use cuda_core::{internals::text_prefix, protocol::Status};
 /// The bytes that one read takes at most.
 const READ: usize = 256 << 10;
 
-/// The packets that one read takes at most.
-const PACKETS: usize = 64;
+/// The bytes that a read of frames makes room for at least. A stream with few bytes needs no more.
+const SMALLEST_STEP: usize = 4 << 10;
 
 /// The time in which a client sends or takes at least some bytes of a transfer that uses memory of the node, and the time
 /// in which it takes the last events of a session that has ended. Afterwards the node frees that memory.
@@ -106,11 +106,13 @@ pub(super) struct FrameStream {
     buffer: FrameBuffer,
     /// The longest frame that [`next`](Self::next) takes, in bytes.
     limit: u32,
+    /// The bytes that the next read makes room for: more while the client sends much.
+    step: usize,
 }
 
 impl FrameStream {
     pub(super) fn new(stream: RecvStream) -> Self {
-        Self { stream, buffer: FrameBuffer::default(), limit: FRAME_LIMIT }
+        Self { stream, buffer: FrameBuffer::default(), limit: FRAME_LIMIT, step: SMALLEST_STEP }
     }
 
     /// Refuses longer frames from now on.
@@ -118,17 +120,21 @@ impl FrameStream {
         self.limit = bytes;
     }
 
-    /// Reads more bytes. Cancelling this loses nothing.
+    /// Reads more bytes, at most [`READ`]: the bytes of a stream that have arrived may be as many as its window, and a lane
+    /// passes the frames of each step on. Cancelling this loses nothing.
     pub(super) async fn fill(&mut self) -> Result<(), End> {
-        // A chunk is the content of one packet.
-        let mut chunks = [const { Bytes::new() }; PACKETS];
-        match self.stream.read_chunks(&mut chunks).await? {
-            Some(count) => {
-                chunks[..count].iter().for_each(|chunk| self.buffer.extend(chunk));
-                Ok(())
-            }
-            None => Err(End::Closed),
+        let buffer = self.buffer.buffer();
+        if buffer.capacity() - buffer.len() < self.step / 2 {
+            buffer.reserve(self.step);
         }
+        let room = (buffer.capacity() - buffer.len()).min(READ);
+        let read = self.stream.read_buf(&mut buffer.limit(room)).await?;
+        if read == room {
+            self.step = (self.step * 2).min(READ);
+        } else if read < self.step / 4 {
+            self.step = (self.step / 2).max(SMALLEST_STEP);
+        }
+        if read == 0 { Err(End::Closed) } else { Ok(()) }
     }
 
     /// The frames that have arrived.
@@ -270,4 +276,71 @@ pub(super) async fn refuse(stream: &mut SendStream, status: Status, detail: &str
     let body = |out: &mut Vec<u8>| refused.encode(out);
     _ = send_reply(stream, Refused::OPCODE, 0, body, Bytes::new()).await;
     _ = stream.finish();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use cuda_lease::{
+        authority::{ClientTls, ServerTls},
+        internals::transport,
+    };
+
+    use super::*;
+
+    /// `quinn` merges small parts of a stream that arrive in packets with parts of other streams. A merged chunk may have as
+    /// many bytes as the window of the stream.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn small_parts_that_were_merged_are_read_in_bounded_steps() {
+        const STREAMS: usize = 8;
+        const PART: usize = 150;
+        const BYTES: usize = 2 << 20;
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let (mut config, _) = ServerTls::insecure().config_for(listen).unwrap();
+        config.transport_config(transport::connection());
+        let server = transport::endpoint(listen, Some(config), None).unwrap();
+        let address = server.local_addr().unwrap();
+        let accepted = tokio::spawn(async move {
+            let connection = server.accept().await.unwrap().await.unwrap();
+            let (_send, receive) = connection.accept_bi().await.unwrap();
+            (receive, server, connection, _send)
+        });
+        let client = transport::endpoint(listen, None, None).unwrap();
+        let tls = ClientTls::loopback();
+        let mut config = tls.config_for(address).unwrap();
+        config.transport_config(transport::connection());
+        let name = tls.server_name_for("127.0.0.1").unwrap();
+        let connection = client.connect_with(config, address, &name).unwrap().await.unwrap();
+        let mut streams = Vec::new();
+        for _ in 0..STREAMS {
+            streams.push(connection.open_bi().await.unwrap());
+        }
+        for _ in 0..BYTES / PART {
+            let before = connection.stats().frame_tx.stream;
+            for (send, _) in &mut streams {
+                send.write_all(&[7; PART]).await.unwrap();
+            }
+            while connection.stats().frame_tx.stream < before + 1 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let (receive, server, accepted, _send) = accepted.await.unwrap();
+        // Until everything has arrived.
+        while accepted.stats().frame_rx.stream < connection.stats().frame_tx.stream {
+            tokio::task::yield_now().await;
+        }
+        let mut stream = FrameStream::new(receive);
+        let (mut total, mut most) = (0, 0);
+        while total < BYTES / PART * PART {
+            stream.fill().await.unwrap();
+            let buffer = stream.buffer().buffer();
+            total += buffer.len();
+            most = most.max(buffer.len());
+            assert!(buffer.iter().all(|byte| *byte == 7));
+            buffer.clear();
+        }
+        assert!(most <= READ, "one step has {most} bytes");
+        drop((Arc::new(server), client));
+    }
 }

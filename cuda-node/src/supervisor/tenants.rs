@@ -59,7 +59,9 @@ pub(super) struct Account {
     tenant: Tenant,
     connections: Arc<AtomicU32>,
     limits: Mutex<AccountLimits>,
-    /// The number of wide connections: those with the windows of a connection that serves a lease.
+    /// The number of wide connections of sessions. Wide connections have the windows of one that serves a lease.
+    wide_sessions: Arc<AtomicU32>,
+    /// The number of other wide connections.
     wide: Arc<AtomicU32>,
     frames: MemoryBudget,
     refusals: Semaphore,
@@ -169,8 +171,8 @@ impl Account {
             submits: Rate::new(quota.submits_per_second),
         });
         let (frames, refusals) = (MemoryBudget::new(FRAMES), Semaphore::new(REFUSALS));
-        let (connections, wide, record) = Default::default();
-        Self { tenant, connections, limits, wide, frames, refusals, record }
+        let (connections, wide_sessions, wide, record) = Default::default();
+        Self { tenant, connections, limits, wide_sessions, wide, frames, refusals, record }
     }
 
     /// Waits before a connection is refused. So a client that connects again and again does so at the rate of its
@@ -209,10 +211,15 @@ impl Account {
     }
 
     /// Takes a place for a wide connection. A tenant has as many as leases, and one for a client that connects again
-    /// before its earlier connection has ended.
-    pub(super) fn wide_place(&self, leases: impl FnOnce() -> usize) -> Option<Counted> {
+    /// before its earlier connection has ended. Connections of sessions have as many of their own: others keep their
+    /// places while they are idle, and the renewals of a session wait behind its uploads on a narrow connection.
+    pub(super) fn wide_place(
+        &self,
+        of_sessions: bool,
+        leases: impl FnOnce() -> usize,
+    ) -> Option<Counted> {
         let limit = u32::try_from(leases()).unwrap_or(u32::MAX).saturating_add(1);
-        Counted::below(&self.wide, limit)
+        Counted::below(if of_sessions { &self.wide_sessions } else { &self.wide }, limit)
     }
 
     /// Waits until no other record of the tenant waits for the disk. So a tenant with many requests does not keep others
@@ -328,11 +335,16 @@ mod tests {
     fn wide_connections_of_a_tenant_are_limited_by_its_leases() {
         let tenants = Tenants::default();
         let (a, b) = (tenants.account(&tenant("a")), tenants.account(&tenant("b")));
-        let (first, _second) = (a.wide_place(|| 1).unwrap(), a.wide_place(|| 1).unwrap());
-        assert!(a.wide_place(|| 1).is_none());
-        assert!(a.wide_place(|| 2).is_some() && b.wide_place(|| 1).is_some());
+        let other = |account: &Account, leases| account.wide_place(false, || leases);
+        let (first, _second) = (other(&a, 1).unwrap(), other(&a, 1).unwrap());
+        assert!(other(&a, 1).is_none());
+        assert!(other(&a, 2).is_some() && other(&b, 1).is_some());
+        // Sessions have places of their own.
+        let session = || a.wide_place(true, || 1);
+        let _sessions = (session().unwrap(), session().unwrap());
+        assert!(session().is_none());
         drop(first);
-        assert!(a.wide_place(|| 1).is_some());
+        assert!(other(&a, 1).is_some());
     }
 
     #[test]

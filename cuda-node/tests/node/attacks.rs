@@ -3,6 +3,7 @@
 use std::{net::UdpSocket, time::Duration};
 
 use bytes::Bytes;
+use cuda_async::prelude::*;
 use cuda_core::protocol::{AllocId, Control, Region, Status, StreamId};
 use cuda_lease::wire::{
     Ack, Allocate, Attach, Attached, Chunk, Command, Exclusivity, Free, Lane, PutBlob, Renew,
@@ -862,7 +863,8 @@ fn connection_becomes_wide_when_another_one_ends() {
     let node = Node::start(&["--spares", "0"]);
     block_on(async {
         let mut first = RawClient::connect(&node.address).await;
-        let (lease, token, lane) = session(&mut first).await;
+        let granted = first.allocate().await;
+        let (lease, token) = (granted.lease, granted.token);
         let upload = async |client: &RawClient| {
             let mut put = Stream::open(&client.connection).await;
             let blob = PutBlob { lease, token: token.clone(), hash: [1; 32], bytes: 64 << 20 };
@@ -873,6 +875,8 @@ fn connection_becomes_wide_when_another_one_ends() {
         let (other, second) =
             (RawClient::connect(&node.address).await, RawClient::connect(&node.address).await);
         let mut slow = [upload(&other).await, upload(&other).await];
+        // Waits for that memory.
+        let waiting = upload(&first).await;
         let slowly = async {
             loop {
                 for put in &mut slow {
@@ -889,7 +893,7 @@ fn connection_becomes_wide_when_another_one_ends() {
             let narrow = tokio::time::timeout(Duration::from_secs(1), &mut write).await;
             assert!(narrow.is_err(), "the connection is wide");
             first.connection.close(0u32.into(), b"");
-            drop(lane);
+            drop(waiting);
             let wide = tokio::time::timeout(LONG, write).await;
             assert!(wide.is_ok(), "the connection stays narrow");
         };
@@ -897,5 +901,49 @@ fn connection_becomes_wide_when_another_one_ends() {
             () = waits => {}
             () = slowly => {}
         }
+    });
+}
+
+/// Connections that stay open after their leases have ended keep their places among the wide connections of the tenant. The
+/// uploads of a later session wait for a kernel, and its renewals go by them.
+#[test]
+fn idle_connections_keep_no_renewal_of_a_session_from_arriving() {
+    let node = Node::start(&["--spares", "0", "--metrics", "127.0.0.1:0"]);
+    block_on(async {
+        let mut idle = Vec::new();
+        for _ in 0..2 {
+            let mut client = RawClient::connect(&node.address).await;
+            let granted = client.allocate().await;
+            let mut put = Stream::open(&client.connection).await;
+            let (lease, token, hash) =
+                (granted.lease, granted.token.clone(), *blake3::hash(b"code").as_bytes());
+            let blob = PutBlob { lease, token, hash, bytes: 4 };
+            put.frame(PutBlob::OPCODE, 0, 0, |out| blob.encode(out)).await;
+            put.bytes(b"code").await;
+            put.reply().await.unwrap();
+            idle.push((client, granted));
+        }
+        for (client, granted) in &mut idle {
+            let free = Free { lease: granted.lease, token: granted.token.clone() };
+            client.control.frame(Free::OPCODE, 0, 3, |out| free.encode(out)).await;
+            client.control.reply().await.unwrap();
+        }
+        let lease = node.lease().min_vram(1 << 30).lease_secs(6).acquire_blocking().unwrap();
+        let kernels = Kernels::new(&lease).unwrap();
+        let streams: Vec<_> = (0..3).map(|_| lease.new_stream().unwrap()).collect();
+        let uploads: Vec<_> = streams
+            .iter()
+            .map(|stream| {
+                kernels.start_forever(stream).unwrap();
+                // SAFETY: no foreign code uses the output.
+                unsafe { h2d(vec![1u8; 60 << 20]).async_on(stream) }
+            })
+            .collect();
+        let of = |name: &str| node.metric(&format!("cuda_node_leases_{name}"));
+        wait_until("the lease was renewed or has expired", || {
+            assert!(of("ended_total{reason=\"expired\"}") == 0.0, "the lease was not renewed");
+            of("renewed_total") >= 3.0
+        });
+        drop((uploads, idle));
     });
 }

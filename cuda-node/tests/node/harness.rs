@@ -7,7 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cuda_async::{Device, DeviceBuffer, Function, LaunchConfig, Result, launch, prelude::*};
+use cuda_async::{
+    Device, DeviceBuffer, Function, LaunchConfig, Result, Stream, launch, prelude::*,
+};
 use cuda_lease::{Lease, LeaseBuilder};
 pub use rustix::process::Signal;
 
@@ -242,6 +244,16 @@ impl Kernels {
         stream.synchronize()
     }
 
+    /// Launches an endless kernel.
+    pub fn start_forever(&self, stream: &Stream) -> Result<()> {
+        let out = zeros::<u32>(32).sync_on(stream)?;
+        // SAFETY: uses no memory but `out`.
+        let endless = unsafe { launch(&self.run_forever, LaunchConfig::new(1, 1), (out,)) };
+        // SAFETY: the output is dropped, so no foreign code uses it.
+        drop(unsafe { endless.async_on(stream) }?);
+        Ok(())
+    }
+
     /// Runs an endless kernel.
     pub fn run_forever(&self) -> Result<()> {
         self.run_until(|| {})
@@ -250,11 +262,7 @@ impl Kernels {
     /// Runs an endless kernel, and calls `end` when the node has received the launch.
     pub fn run_until(&self, end: impl FnOnce()) -> Result<()> {
         let stream = self.device.new_stream()?;
-        let out = zeros::<u32>(32).sync_on(&stream)?;
-        // SAFETY: uses no memory but `out`.
-        let endless = unsafe { launch(&self.run_forever, LaunchConfig::new(1, 1), (out,)) };
-        // SAFETY: the output is dropped, so no foreign code uses it.
-        drop(unsafe { endless.async_on(&stream) }?);
+        self.start_forever(&stream)?;
         // A lease handles its commands in order: an answer to a later one shows that the launch was received.
         zeros::<u8>(1).then(to_host).sync_on(&self.device.new_stream()?)?;
         end();

@@ -166,3 +166,33 @@ fn submit_whose_answer_is_lost_runs_once() {
     wait_until("the last submit is counted", || runs() >= 3.0);
     assert_eq!(runs(), 3.0);
 }
+
+/// Uploads that wait for kernels fill the way to the worker, so a session cannot resume its bulk lane. Its lease is renewed
+/// meanwhile.
+#[test]
+fn lease_is_renewed_while_its_session_resumes() {
+    let node = Node::start(&["--spares", "0", "--metrics", "127.0.0.1:0"]);
+    let (relay, lease) = through(&node, RelayOptions::default());
+    let lease = lease.min_vram(1 << 30).lease_secs(12).acquire_blocking().unwrap();
+    let kernels = Kernels::new(&lease).unwrap();
+    let streams: Vec<_> = (0..3).map(|_| lease.new_stream().unwrap()).collect();
+    let uploads: Vec<_> = streams
+        .iter()
+        .map(|stream| {
+            kernels.start_forever(stream).unwrap();
+            // SAFETY: no foreign code uses the output.
+            unsafe { h2d(vec![1u8; 60 << 20]).async_on(stream) }
+        })
+        .collect();
+    let of = |name: &str| node.metric(&format!("cuda_node_leases_{name}"));
+    wait_until("the lease was renewed", || of("renewed_total") >= 1.0);
+    relay.partition(true).unwrap();
+    wait_until("the connection is lost", || node.metric("cuda_node_connections") == 0.0);
+    relay.partition(false).unwrap();
+    let before = of("renewed_total");
+    wait_until("the lease was renewed or has expired", || {
+        assert!(of("ended_total{reason=\"expired\"}") == 0.0, "the lease was not renewed");
+        of("renewed_total") >= before + 2.0
+    });
+    drop(uploads);
+}
