@@ -17,9 +17,9 @@ use cuda_core::{
 use cuda_cpu::CpuProvider;
 use cuda_lease::{
     LeaseBuilder,
-    authority::{Claims, Fingerprint, ServerTls, Tenant, Token, TokenKey},
+    authority::{Claims, ClientTls, Fingerprint, ServerTls, Tenant, Token, TokenKey},
     internals::transport,
-    wire::{Allocate, Exclusivity, Limits},
+    wire::{Allocate, Exclusivity, Hello, Limits, VERSION, put_frame},
 };
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -27,6 +27,8 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     sync::watch,
 };
+use tracing::{Dispatch, Subscriber, span};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 use super::{Client, LeasedDevice, Leases, State};
 use crate::{
@@ -35,6 +37,7 @@ use crate::{
     supervisor::{
         DeviceOptions, Node, NodeOptions, OperatorCommand,
         audit::{Audit, Entry as Decision},
+        connection,
         operator::OperatorSocket,
         reload::Reload,
         state_folder::StateFolder,
@@ -138,10 +141,7 @@ unsafe impl Provider for Slow {
 #[tokio::test]
 async fn lease_that_ends_while_its_worker_starts_keeps_its_place_until_the_worker_has_ended() {
     let (slow, is_slow) = mpsc::channel();
-    let provider = Arc::new(Slow(CpuProvider::default(), Mutex::new(is_slow)));
-    let (info, workers) = (provider.devices().unwrap().remove(0), Launcher::InProcess(provider));
-    let workers = Workers::new(workers, 0);
-    let device = LeasedDevice { info, features: 0, sandbox: None, workers };
+    let device = device(Slow(CpuProvider::default(), Mutex::new(is_slow)));
     let leases = Leases::new(table(), key(), vec![device], limits(), Audit::default(), None);
     let lease = leases.change(|state, now| {
         let request = LeaseRequest::new(client("alice").tenant, [1; 16], 1 << 20);
@@ -273,19 +273,8 @@ async fn request_that_has_waited_is_not_granted_without_the_audit_log() {
     let leases = Leases::new(table(), key(), Vec::new(), limits(), audit, None);
     let alice = client("alice");
     let all: Vec<_> = (0..4).map(|_| active(&leases, &alice)).collect();
-    let request = Allocate {
-        nonce: [1; 16],
-        min_vram: 1 << 20,
-        lease_secs: 60,
-        exclusivity: Exclusivity::Shared,
-        device: None,
-        wait_ms: 60_000,
-        priority: 0,
-        detached: false,
-        trace: None,
-    };
     let waits = leases.clone();
-    let granted = tokio::spawn(async move { waits.allocate(&alice, request, false).await });
+    let granted = tokio::spawn(async move { waits.allocate(&alice, request(), false).await });
     while leases.change(|state, _| state.waiting.is_empty()) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -355,6 +344,90 @@ async fn record_stays_until_the_audit_log_has_the_end() {
     let _reader = std::fs::File::open(&fifo).unwrap();
     tokio::time::timeout(LONG, forget).await.expect("the record stays");
     assert!(!record.exists());
+}
+
+/// Stops each request for a lease where its span begins, until the test goes on.
+struct Stop {
+    stopped: mpsc::Sender<()>,
+    goes_on: Mutex<mpsc::Receiver<()>>,
+}
+
+impl<S: Subscriber> Layer<S> for Stop {
+    fn on_new_span(&self, attributes: &span::Attributes<'_>, _: &span::Id, _: Context<'_, S>) {
+        if attributes.metadata().name() == "lease" {
+            _ = self.stopped.send(());
+            _ = self.goes_on.lock().recv();
+        }
+    }
+}
+
+/// Otherwise the lease belongs to a connection that has ended, and lasts until it expires.
+#[test]
+fn connection_ends_after_the_requests_that_run_meanwhile() {
+    let ((stopped, is_stopped), (go_on, goes_on)) = (mpsc::channel(), mpsc::channel());
+    let stop = Stop { stopped, goes_on: Mutex::new(goes_on) };
+    let threads = Dispatch::new(tracing_subscriber::registry().with(stop));
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(4).enable_all().on_thread_start(move || {
+        std::mem::forget(tracing::dispatcher::set_default(&threads));
+    });
+    let (slow, is_slow) = mpsc::channel();
+    runtime.build().unwrap().block_on(async {
+        let device = device(Slow(CpuProvider::default(), Mutex::new(is_slow)));
+        let leases = Leases::new(table(), key(), vec![device], limits(), Audit::default(), None);
+        let listen = (Ipv4Addr::LOCALHOST, 0).into();
+        let (config, _) = ServerTls::insecure().config_for(listen).unwrap();
+        let node = transport::endpoint(listen, Some(config), None).unwrap();
+        let (address, tls) = (node.local_addr().unwrap(), ClientTls::loopback());
+        let endpoint = transport::endpoint(listen, None, None).unwrap();
+        let (config, name) = (tls.config_for(address), tls.server_name_for("127.0.0.1"));
+        let connecting = endpoint.connect_with(config.unwrap(), address, &name.unwrap()).unwrap();
+        let accepted = async { node.accept().await.unwrap().await };
+        let (connection, accepted) = tokio::join!(connecting, accepted);
+        let (connection, accepted) = (connection.unwrap(), accepted.unwrap());
+        let mut serving =
+            tokio::spawn(connection::serve(leases.clone(), client("alice"), accepted));
+        let (mut send, _receive) = connection.open_bi().await.unwrap();
+        let hello = Hello { oldest: VERSION, newest: VERSION, features: 0, program: "".into() };
+        let mut out = Vec::new();
+        put_frame(&mut out, Hello::OPCODE, 0, 1, |out| hello.encode(out));
+        put_frame(&mut out, Allocate::OPCODE, 0, 2, |out| request().encode(out));
+        send.write_all(&out).await.unwrap();
+        is_stopped.recv_timeout(LONG).expect("the request does not arrive");
+        connection.close(0u8.into(), b"");
+        let early = tokio::time::timeout(Duration::from_millis(200), &mut serving).await;
+        drop(go_on);
+        assert!(early.is_err(), "the connection has ended while its request runs");
+        tokio::time::timeout(LONG, serving).await.expect("the connection does not end").unwrap();
+        leases.change(|state, now| {
+            let lease = state.table.leases().next().expect("the lease was not granted").id;
+            assert!(state.entries.values().all(|entry| entry.connections.is_empty()));
+            assert!(!state.table.disconnected(now, lease), "the lease has a connection");
+        });
+    });
+    drop(slow);
+}
+
+/// A request for a lease, which may wait.
+fn request() -> Allocate {
+    Allocate {
+        nonce: [1; 16],
+        min_vram: 1 << 20,
+        lease_secs: 60,
+        exclusivity: Exclusivity::Shared,
+        device: None,
+        wait_ms: 60_000,
+        priority: 0,
+        detached: false,
+        trace: None,
+    }
+}
+
+/// A device whose workers are threads.
+fn device(provider: impl Provider + 'static) -> LeasedDevice {
+    let info = provider.devices().unwrap().remove(0);
+    let workers = Workers::new(Launcher::InProcess(Arc::new(provider)), 0);
+    LeasedDevice { info, features: 0, sandbox: None, workers }
 }
 
 fn table() -> LeaseTable {
