@@ -408,6 +408,34 @@ fn connection_ends_after_the_requests_that_run_meanwhile() {
     drop(slow);
 }
 
+/// What has happened cannot be refused.
+#[tokio::test]
+async fn end_that_cannot_be_written_is_reported() {
+    let state = TempDir::new().unwrap();
+    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let path = state.path().join("audit");
+    let audit = Audit::append_to(&path).unwrap();
+    let leases = Leases::new(table(), key(), Vec::new(), limits(), audit, Some(folder));
+    let records = state.path().join("state/leases");
+    std::fs::remove_dir(&records).unwrap();
+    std::fs::write(&records, "").unwrap();
+    let alice = client("alice");
+    let [freed, revoked] = [(); 2].map(|()| active(&leases, &alice));
+    let claims = Claims { lease: freed.0, generation: 1, serial: 1, client: alice.key };
+    let token = key().issue(&claims);
+    let refused = leases.free(&alice, freed.0, token.as_bytes()).await.unwrap_err();
+    assert_eq!(refused.0, Status::Internal);
+    let expected = format!("lease {freed} has ended, but the node failed");
+    assert!(refused.1.starts_with(&expected), "{}", refused.1);
+    let refused = leases.revoke(revoked.0, "maintenance".into(), LONG).await.unwrap_err();
+    assert_eq!(refused.0, Status::Internal);
+    let expected = format!("lease {revoked} was revoked, but the node failed");
+    assert!(refused.1.starts_with(&expected), "{}", refused.1);
+    leases.audit.written().await;
+    let audit = std::fs::read_to_string(&path).unwrap();
+    assert!(audit.contains("\"freed\"") && audit.contains("\"revoked\""), "{audit}");
+}
+
 /// A request for a lease, which may wait.
 fn request() -> Allocate {
     Allocate {
