@@ -2,6 +2,7 @@
 
 use std::{
     net::Ipv4Addr,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -408,6 +409,36 @@ fn connection_ends_after_the_requests_that_run_meanwhile() {
     drop(slow);
 }
 
+/// Otherwise a lease that was preempted goes on after a restart of the node.
+#[tokio::test]
+async fn end_that_a_preemption_announces_is_written() {
+    let state = TempDir::new().unwrap();
+    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let mut table = table_with(TableConfig { preempt: true, ..TableConfig::default() });
+    table.set_quotas(Quotas::parse("[defaults]\nmax_priority = 9\n").unwrap());
+    let leases = leases(table, Some(folder));
+    let all: Vec<_> = (0..4).map(|_| active(&leases, &client("alice"))).collect();
+    for LeaseId(lease) in &all {
+        std::fs::write(state.path().join(format!("state/leases/{lease}")), "").unwrap();
+    }
+    leases.change(|state, now| {
+        let mut request = LeaseRequest::new(client("bob").tenant, [1; 16], 1 << 20);
+        (request.priority, request.wait) = (9, LONG);
+        state.table.request(now, request).unwrap();
+    });
+    let mut ended = Vec::new();
+    let started = Instant::now();
+    while ended.is_empty() {
+        assert!(started.elapsed() < LONG, "the end is not written");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        ended = names(&state.path().join("state/ended"));
+    }
+    assert_eq!((ended.len(), names(&state.path().join("state/leases")).len()), (1, 3));
+    let is_active =
+        |state: &mut State, _| state.table.leases().all(|of| of.state == LeaseState::Active);
+    assert!(leases.change(is_active), "the notice period is over");
+}
+
 /// What has happened cannot be refused.
 #[tokio::test]
 async fn end_that_cannot_be_written_is_reported() {
@@ -434,6 +465,11 @@ async fn end_that_cannot_be_written_is_reported() {
     leases.audit.written().await;
     let audit = std::fs::read_to_string(&path).unwrap();
     assert!(audit.contains("\"freed\"") && audit.contains("\"revoked\""), "{audit}");
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
 /// A request for a lease, which may wait.
