@@ -63,10 +63,8 @@ impl Leases {
             Action::KillWorker { lease } => self.kill(state, lease),
             Action::Fence { slot } => {
                 let device = self.slots.get(slot.0).map(|slot| &*slot.info.address);
-                if let Some(device) = device.map(str::to_owned) {
-                    let leases = self.clone();
-                    tokio::spawn(async move { leases.write_fence(device, true).await });
-                }
+                let leases = self.clone();
+                tokio::spawn(async move { leases.write_fence(slot).await });
                 self.audit.write(&Decision { event: "fenced", device, ..Decision::default() });
                 tracing::error!(
                     ?device,

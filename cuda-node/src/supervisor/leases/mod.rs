@@ -569,7 +569,7 @@ impl Leases {
             .map_err(refusal)?;
         let event = "unfenced";
         self.audit.write(&Decision { event, device: Some(device), ..Decision::default() });
-        self.write_fence(device.to_owned(), false).await.map_err(|_| {
+        self.write_fence(slot).await.map_err(|_| {
             let detail = format!(
                 "{device} is in service again, but the node failed to write that to its state folder: after a restart \
                  the device is fenced; free disk space, then unfence it again"

@@ -149,9 +149,17 @@ impl Leases {
         }
     }
 
-    /// Records that a device is out of service, or in service again.
-    pub(super) async fn write_fence(&self, device: String, is_fenced: bool) -> io::Result<()> {
-        self.on_disk(move |folder| folder.set_fenced(&device, is_fenced)).await
+    /// Records whether a device is out of service when the folder is free: a later fence or unfence may have come first.
+    pub(super) async fn write_fence(self: &Arc<Self>, slot: SlotId) -> io::Result<()> {
+        let leases = self.clone();
+        self.on_disk(move |folder| {
+            let Some(device) = leases.slots.get(slot.0) else { return Ok(()) };
+            let is_fenced = leases.change(|state, _| {
+                state.table.slots().any(|view| view.id == slot && view.is_fenced)
+            });
+            folder.set_fenced(&device.info.address, is_fenced)
+        })
+        .await
     }
 
     /// Writes to the state folder, if there is one. The write completes even if the caller stops waiting. A failure is

@@ -33,7 +33,9 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 use super::{Client, LeasedDevice, Leases, State};
 use crate::{
-    leases::{LeaseId, LeaseRequest, LeaseState, LeaseTable, Placement, SlotConfig, TableConfig},
+    leases::{
+        LeaseId, LeaseRequest, LeaseState, LeaseTable, Placement, SlotConfig, SlotId, TableConfig,
+    },
     quotas::Quotas,
     supervisor::{
         DeviceOptions, Node, NodeOptions, OperatorCommand,
@@ -465,6 +467,27 @@ async fn end_that_cannot_be_written_is_reported() {
     leases.audit.written().await;
     let audit = std::fs::read_to_string(&path).unwrap();
     assert!(audit.contains("\"freed\"") && audit.contains("\"revoked\""), "{audit}");
+}
+
+/// Otherwise the device is fenced again after a restart of the node.
+#[tokio::test]
+async fn fence_is_not_written_after_its_end() {
+    let state = TempDir::new().unwrap();
+    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let device = device(CpuProvider::default());
+    let (audit, address) = (Audit::default(), device.info.address.clone());
+    let leases = Leases::new(table(), key(), vec![device], limits(), audit, Some(folder));
+    assert!(leases.change(|state, now| state.table.fence(now, SlotId(0))));
+    assert!(leases.unfence(&address).await.unwrap());
+    // The fence was waiting for the folder already.
+    drop(leases.folder.clone().unwrap().lock_owned().await);
+    assert_eq!(names(&state.path().join("state/fenced")), [""; 0]);
+    assert!(leases.change(|state, now| state.table.fence(now, SlotId(0))));
+    let started = Instant::now();
+    while names(&state.path().join("state/fenced")).is_empty() {
+        assert!(started.elapsed() < LONG, "the fence is not written");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 fn names(folder: &Path) -> Vec<String> {
