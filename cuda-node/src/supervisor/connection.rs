@@ -1,10 +1,7 @@
 //! One connection of a client: its request stream, and the first frames of its other streams.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -19,7 +16,7 @@ use cuda_lease::{
 };
 use parking_lot::Mutex;
 use quinn::{RecvStream, SendStream};
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 
 use super::{
     leases::{Client, Leases},
@@ -44,7 +41,8 @@ const REQUEST_BYTES: u32 = 4 << 10;
 pub(super) struct Connection {
     connection: quinn::Connection,
     wide: Mutex<WideStreams>,
-    has_request_stream: AtomicBool,
+    /// The requests that are being answered. Locked while the connection has a request stream.
+    requests: tokio::sync::Mutex<JoinSet<()>>,
 }
 
 /// The streams of a connection that use memory of a lease.
@@ -65,8 +63,8 @@ pub(super) struct Wide<'a>(&'a Connection);
 
 impl Connection {
     fn new(connection: quinn::Connection) -> Self {
-        let (wide, has_request_stream) = Default::default();
-        Self { connection, wide, has_request_stream }
+        let (wide, requests) = Default::default();
+        Self { connection, wide, requests }
     }
 
     /// A stream of the connection uses memory of a lease. While the tenant has enough wide connections, this one stays as
@@ -112,23 +110,6 @@ impl Drop for Wide<'_> {
     }
 }
 
-/// The request stream of a connection exists until this is dropped.
-struct OnlyRequestStream<'a>(&'a Connection);
-
-impl<'a> OnlyRequestStream<'a> {
-    /// Returns `None` if the connection has one.
-    fn of(connection: &'a Connection) -> Option<Self> {
-        let has_one = connection.has_request_stream.swap(true, Ordering::Relaxed);
-        (!has_one).then_some(Self(connection))
-    }
-}
-
-impl Drop for OnlyRequestStream<'_> {
-    fn drop(&mut self) {
-        self.0.has_request_stream.store(false, Ordering::Relaxed);
-    }
-}
-
 /// Serves a connection until it ends.
 pub(super) async fn serve(leases: Arc<Leases>, client: Client, connection: quinn::Connection) {
     let metrics = leases.metrics().clone();
@@ -138,7 +119,7 @@ pub(super) async fn serve(leases: Arc<Leases>, client: Client, connection: quinn
     let mut round_trips = tokio::time::interval_at(Instant::now() + ROUND_TRIP, ROUND_TRIP);
     let connection = Arc::new(Connection::new(connection));
     // When the connection ends, so do the tasks of its streams.
-    let mut streams = tokio::task::JoinSet::new();
+    let mut streams = JoinSet::new();
     loop {
         let (send, receive) = tokio::select! {
             accepted = connection.connection.accept_bi() => match accepted {
@@ -167,6 +148,7 @@ pub(super) async fn serve(leases: Arc<Leases>, client: Client, connection: quinn
     measure();
     // First the tasks: one of them could still give this connection a lease.
     streams.shutdown().await;
+    connection.requests.lock().await.shutdown().await;
     leases.disconnected(client.connection);
 }
 
@@ -205,13 +187,16 @@ async fn serve_stream(
     match first? {
         First::Hello(hello, id) => {
             drop(memory);
-            let Some(_only) = OnlyRequestStream::of(connection) else {
+            let Ok(mut requests) = connection.requests.try_lock() else {
                 let detail = "the connection has a request stream; send the requests there";
                 refuse(&mut send, Status::BadRequest, detail).await;
                 return Err(End::Refused(Status::BadRequest, detail.into()));
             };
             receive.set_limit(REQUEST_BYTES);
-            serve_requests(leases, client, (hello, id), send, receive).await
+            let served =
+                serve_requests(leases, client, (hello, id), &mut requests, send, receive).await;
+            requests.shutdown().await;
+            served
         }
         First::Attach(attach) => {
             let session = leases.session(client, attach.lease, &attach.token, attach.epoch).await;
@@ -258,6 +243,7 @@ async fn serve_requests(
     leases: &Arc<Leases>,
     client: &Client,
     (hello, id): (Hello, u64),
+    waiting: &mut JoinSet<()>,
     mut send: SendStream,
     mut receive: FrameStream,
 ) -> Result<(), End> {
@@ -266,7 +252,6 @@ async fn serve_requests(
         return Ok(());
     }
     let (answers, mut answered) = mpsc::channel(OUTSTANDING);
-    let mut waiting = tokio::task::JoinSet::new();
     loop {
         tokio::select! {
             request = receive.next(|frame| Ok((frame.header.sequence, frame.header.opcode, frame.body.to_vec()))) => {

@@ -40,6 +40,7 @@ impl Leases {
             Action::PauseSession { lease } => state.set_turn(lease, false),
             Action::AnnounceRevocation { lease, cause, notice } => {
                 state.announce(lease, &cause, notice);
+                self.keep_end(lease, &cause);
             }
             Action::StopAdmission { lease, cause } => {
                 let (event, reason) = ("ending", Some(cause.to_string()));
@@ -51,6 +52,7 @@ impl Leases {
                     ..Decision::default()
                 });
                 state.announce(lease, &cause, Duration::ZERO);
+                self.keep_end(lease, &cause);
                 if let Some(entry) = state.entries.get_mut(&lease) {
                     if let Some(session) = &entry.session {
                         session.stop_admission();
@@ -61,16 +63,24 @@ impl Leases {
             Action::KillWorker { lease } => self.kill(state, lease),
             Action::Fence { slot } => {
                 let device = self.slots.get(slot.0).map(|slot| &*slot.info.address);
-                if let Some(device) = device.map(str::to_owned) {
-                    let leases = self.clone();
-                    tokio::spawn(async move { leases.write_fence(device, true).await });
-                }
+                let leases = self.clone();
+                tokio::spawn(async move { leases.write_fence(slot).await });
                 self.audit.write(&Decision { event: "fenced", device, ..Decision::default() });
                 tracing::error!(
                     ?device,
                     "a device is fenced: memory of an ended lease is not free"
                 );
             }
+        }
+    }
+
+    /// Records that the end of a lease has begun or was announced: it does not go on after a restart. `free` does so
+    /// itself.
+    fn keep_end(self: &Arc<Self>, lease: LeaseId, cause: &Cause) {
+        if self.folder.is_some() && *cause != Cause::Freed {
+            let leases = self.clone();
+            // A failure is logged.
+            tokio::spawn(async move { leases.write_end(lease).await });
         }
     }
 

@@ -504,10 +504,15 @@ impl Leases {
             }
             state.table.free(now, id).map_err(refusal)
         })?;
-        self.write_end(id).await?;
         let (tenant, event) = (Some(client.tenant.as_str()), "freed");
         self.audit.write(&Decision { event, tenant, lease: Some(lease), ..Decision::default() });
-        Ok(())
+        self.write_end(id).await.map_err(|_| {
+            let detail = format!(
+                "lease {lease} has ended, but the node failed to write that to its state folder: if the node restarts \
+                 before the worker has ended, the lease goes on; ask its operator to free disk space"
+            );
+            (Status::Internal, detail)
+        })
     }
 
     /// Ends a lease after a notice period.
@@ -529,10 +534,20 @@ impl Leases {
                 (status, format!("{fact}; the status page and the audit log have the leases"))
             },
         )?;
-        self.write_end(LeaseId(lease)).await?;
-        let (event, lease) = ("revoked", Some(lease));
-        self.audit.write(&Decision { event, lease, reason: why, ..Decision::default() });
-        Ok(())
+        let event = "revoked";
+        self.audit.write(&Decision {
+            event,
+            lease: Some(lease),
+            reason: why,
+            ..Decision::default()
+        });
+        self.write_end(LeaseId(lease)).await.map_err(|_| {
+            let detail = format!(
+                "lease {lease} was revoked, but the node failed to write that to its state folder: if the node restarts \
+                 before the end of the lease, the lease goes on; free disk space, and revoke the lease again if it goes on"
+            );
+            (Status::Internal, detail)
+        })
     }
 
     /// Puts a device back into service. Returns whether it was fenced.
@@ -552,9 +567,15 @@ impl Leases {
                 state.table.unfence(now, slot).map(|()| was_fenced)
             })
             .map_err(refusal)?;
-        self.write_fence(device.to_owned(), false).await?;
-        let (event, device) = ("unfenced", Some(device));
-        self.audit.write(&Decision { event, device, ..Decision::default() });
+        let event = "unfenced";
+        self.audit.write(&Decision { event, device: Some(device), ..Decision::default() });
+        self.write_fence(slot).await.map_err(|_| {
+            let detail = format!(
+                "{device} is in service again, but the node failed to write that to its state folder: after a restart \
+                 the device is fenced; free disk space, then unfence it again"
+            );
+            (Status::Internal, detail)
+        })?;
         Ok(was_fenced)
     }
 

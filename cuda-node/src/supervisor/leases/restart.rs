@@ -89,6 +89,10 @@ impl Leases {
             Ok(())
         })
         .await
+        .map_err(|_| {
+            let detail = "the node failed to write its state folder, so it refused the request; ask its operator to free disk space, then try again";
+            (Status::Internal, detail.into())
+        })
     }
 
     fn record(&self, state: &mut State, lease: LeaseId) -> Option<LeaseRecord> {
@@ -126,8 +130,9 @@ impl Leases {
         Assign { limits, lease: lease.0, trace }
     }
 
-    /// Records the end of a lease. Call it before the client gets the answer to a request that ends the lease.
-    pub(super) async fn write_end(&self, lease: LeaseId) -> Result<(), Refusal> {
+    /// Records that a lease has ended, or that its end was announced. Call it before the client gets the answer to a
+    /// request that ends the lease.
+    pub(super) async fn write_end(&self, lease: LeaseId) -> io::Result<()> {
         self.on_disk(move |folder| folder.end(lease.0)).await
     }
 
@@ -135,32 +140,39 @@ impl Leases {
     /// that, the next one writes the end.
     pub(super) async fn forget(&self, lease: LeaseId) {
         self.audit.written().await;
-        if let Err((_, error)) = self.on_disk(move |folder| folder.forget(lease.0)).await {
+        if let Err(error) = self.on_disk(move |folder| folder.forget(lease.0)).await {
             tracing::error!(
                 lease = lease.0,
-                error,
+                %error,
                 "a lease that has ended stays in the state folder"
             );
         }
     }
 
-    /// Records that a device is out of service, or in service again.
-    pub(super) async fn write_fence(&self, device: String, is_fenced: bool) -> Result<(), Refusal> {
-        self.on_disk(move |folder| folder.set_fenced(&device, is_fenced)).await
+    /// Records whether a device is out of service when the folder is free: a later fence or unfence may have come first.
+    pub(super) async fn write_fence(self: &Arc<Self>, slot: SlotId) -> io::Result<()> {
+        let leases = self.clone();
+        self.on_disk(move |folder| {
+            let Some(device) = leases.slots.get(slot.0) else { return Ok(()) };
+            let is_fenced = leases.change(|state, _| {
+                state.table.slots().any(|view| view.id == slot && view.is_fenced)
+            });
+            folder.set_fenced(&device.info.address, is_fenced)
+        })
+        .await
     }
 
-    /// Writes to the state folder, if there is one. The write completes even if the caller stops waiting.
+    /// Writes to the state folder, if there is one. The write completes even if the caller stops waiting. A failure is
+    /// logged.
     async fn on_disk(
         &self,
         write: impl FnOnce(&mut StateFolder) -> io::Result<()> + Send + 'static,
-    ) -> Result<(), Refusal> {
+    ) -> io::Result<()> {
         let Some(folder) = self.folder.clone() else { return Ok(()) };
         let mut folder = folder.lock_owned().await;
         let written = tokio::task::spawn_blocking(move || write(&mut folder)).await;
-        written.map_err(io::Error::other).flatten().map_err(|error| {
+        written.map_err(io::Error::other).flatten().inspect_err(|error| {
             tracing::error!(%error, "the state folder cannot be written");
-            let detail = "the node failed to write its state folder, so it refused the request; ask its operator to free disk space, then try again";
-            (Status::Internal, detail.into())
         })
     }
 

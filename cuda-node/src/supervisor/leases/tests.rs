@@ -2,6 +2,7 @@
 
 use std::{
     net::Ipv4Addr,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -17,9 +18,9 @@ use cuda_core::{
 use cuda_cpu::CpuProvider;
 use cuda_lease::{
     LeaseBuilder,
-    authority::{Claims, Fingerprint, ServerTls, Tenant, Token, TokenKey},
+    authority::{Claims, ClientTls, Fingerprint, ServerTls, Tenant, Token, TokenKey},
     internals::transport,
-    wire::{Allocate, Exclusivity, Limits},
+    wire::{Allocate, Exclusivity, Hello, Limits, VERSION, put_frame},
 };
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -27,14 +28,19 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     sync::watch,
 };
+use tracing::{Dispatch, Subscriber, span};
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 use super::{Client, LeasedDevice, Leases, State};
 use crate::{
-    leases::{LeaseId, LeaseRequest, LeaseState, LeaseTable, Placement, SlotConfig, TableConfig},
+    leases::{
+        LeaseId, LeaseRequest, LeaseState, LeaseTable, Placement, SlotConfig, SlotId, TableConfig,
+    },
     quotas::Quotas,
     supervisor::{
         DeviceOptions, Node, NodeOptions, OperatorCommand,
         audit::{Audit, Entry as Decision},
+        connection,
         operator::OperatorSocket,
         reload::Reload,
         state_folder::StateFolder,
@@ -138,10 +144,7 @@ unsafe impl Provider for Slow {
 #[tokio::test]
 async fn lease_that_ends_while_its_worker_starts_keeps_its_place_until_the_worker_has_ended() {
     let (slow, is_slow) = mpsc::channel();
-    let provider = Arc::new(Slow(CpuProvider::default(), Mutex::new(is_slow)));
-    let (info, workers) = (provider.devices().unwrap().remove(0), Launcher::InProcess(provider));
-    let workers = Workers::new(workers, 0);
-    let device = LeasedDevice { info, features: 0, sandbox: None, workers };
+    let device = device(Slow(CpuProvider::default(), Mutex::new(is_slow)));
     let leases = Leases::new(table(), key(), vec![device], limits(), Audit::default(), None);
     let lease = leases.change(|state, now| {
         let request = LeaseRequest::new(client("alice").tenant, [1; 16], 1 << 20);
@@ -273,19 +276,8 @@ async fn request_that_has_waited_is_not_granted_without_the_audit_log() {
     let leases = Leases::new(table(), key(), Vec::new(), limits(), audit, None);
     let alice = client("alice");
     let all: Vec<_> = (0..4).map(|_| active(&leases, &alice)).collect();
-    let request = Allocate {
-        nonce: [1; 16],
-        min_vram: 1 << 20,
-        lease_secs: 60,
-        exclusivity: Exclusivity::Shared,
-        device: None,
-        wait_ms: 60_000,
-        priority: 0,
-        detached: false,
-        trace: None,
-    };
     let waits = leases.clone();
-    let granted = tokio::spawn(async move { waits.allocate(&alice, request, false).await });
+    let granted = tokio::spawn(async move { waits.allocate(&alice, request(), false).await });
     while leases.change(|state, _| state.waiting.is_empty()) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -355,6 +347,174 @@ async fn record_stays_until_the_audit_log_has_the_end() {
     let _reader = std::fs::File::open(&fifo).unwrap();
     tokio::time::timeout(LONG, forget).await.expect("the record stays");
     assert!(!record.exists());
+}
+
+/// Stops each request for a lease where its span begins, until the test goes on.
+struct Stop {
+    stopped: mpsc::Sender<()>,
+    goes_on: Mutex<mpsc::Receiver<()>>,
+}
+
+impl<S: Subscriber> Layer<S> for Stop {
+    fn on_new_span(&self, attributes: &span::Attributes<'_>, _: &span::Id, _: Context<'_, S>) {
+        if attributes.metadata().name() == "lease" {
+            _ = self.stopped.send(());
+            _ = self.goes_on.lock().recv();
+        }
+    }
+}
+
+/// Otherwise the lease belongs to a connection that has ended, and lasts until it expires.
+#[test]
+fn connection_ends_after_the_requests_that_run_meanwhile() {
+    let ((stopped, is_stopped), (go_on, goes_on)) = (mpsc::channel(), mpsc::channel());
+    let stop = Stop { stopped, goes_on: Mutex::new(goes_on) };
+    let threads = Dispatch::new(tracing_subscriber::registry().with(stop));
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(4).enable_all().on_thread_start(move || {
+        std::mem::forget(tracing::dispatcher::set_default(&threads));
+    });
+    let (slow, is_slow) = mpsc::channel();
+    runtime.build().unwrap().block_on(async {
+        let device = device(Slow(CpuProvider::default(), Mutex::new(is_slow)));
+        let leases = Leases::new(table(), key(), vec![device], limits(), Audit::default(), None);
+        let listen = (Ipv4Addr::LOCALHOST, 0).into();
+        let (config, _) = ServerTls::insecure().config_for(listen).unwrap();
+        let node = transport::endpoint(listen, Some(config), None).unwrap();
+        let (address, tls) = (node.local_addr().unwrap(), ClientTls::loopback());
+        let endpoint = transport::endpoint(listen, None, None).unwrap();
+        let (config, name) = (tls.config_for(address), tls.server_name_for("127.0.0.1"));
+        let connecting = endpoint.connect_with(config.unwrap(), address, &name.unwrap()).unwrap();
+        let accepted = async { node.accept().await.unwrap().await };
+        let (connection, accepted) = tokio::join!(connecting, accepted);
+        let (connection, accepted) = (connection.unwrap(), accepted.unwrap());
+        let mut serving =
+            tokio::spawn(connection::serve(leases.clone(), client("alice"), accepted));
+        let (mut send, _receive) = connection.open_bi().await.unwrap();
+        let hello = Hello { oldest: VERSION, newest: VERSION, features: 0, program: "".into() };
+        let mut out = Vec::new();
+        put_frame(&mut out, Hello::OPCODE, 0, 1, |out| hello.encode(out));
+        put_frame(&mut out, Allocate::OPCODE, 0, 2, |out| request().encode(out));
+        send.write_all(&out).await.unwrap();
+        is_stopped.recv_timeout(LONG).expect("the request does not arrive");
+        connection.close(0u8.into(), b"");
+        let early = tokio::time::timeout(Duration::from_millis(200), &mut serving).await;
+        drop(go_on);
+        assert!(early.is_err(), "the connection has ended while its request runs");
+        tokio::time::timeout(LONG, serving).await.expect("the connection does not end").unwrap();
+        leases.change(|state, now| {
+            let lease = state.table.leases().next().expect("the lease was not granted").id;
+            assert!(state.entries.values().all(|entry| entry.connections.is_empty()));
+            assert!(!state.table.disconnected(now, lease), "the lease has a connection");
+        });
+    });
+    drop(slow);
+}
+
+/// Otherwise a lease that was preempted goes on after a restart of the node.
+#[tokio::test]
+async fn end_that_a_preemption_announces_is_written() {
+    let state = TempDir::new().unwrap();
+    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let mut table = table_with(TableConfig { preempt: true, ..TableConfig::default() });
+    table.set_quotas(Quotas::parse("[defaults]\nmax_priority = 9\n").unwrap());
+    let leases = leases(table, Some(folder));
+    let all: Vec<_> = (0..4).map(|_| active(&leases, &client("alice"))).collect();
+    for LeaseId(lease) in &all {
+        std::fs::write(state.path().join(format!("state/leases/{lease}")), "").unwrap();
+    }
+    leases.change(|state, now| {
+        let mut request = LeaseRequest::new(client("bob").tenant, [1; 16], 1 << 20);
+        (request.priority, request.wait) = (9, LONG);
+        state.table.request(now, request).unwrap();
+    });
+    let mut ended = Vec::new();
+    let started = Instant::now();
+    while ended.is_empty() {
+        assert!(started.elapsed() < LONG, "the end is not written");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        ended = names(&state.path().join("state/ended"));
+    }
+    assert_eq!((ended.len(), names(&state.path().join("state/leases")).len()), (1, 3));
+    let is_active =
+        |state: &mut State, _| state.table.leases().all(|of| of.state == LeaseState::Active);
+    assert!(leases.change(is_active), "the notice period is over");
+}
+
+/// What has happened cannot be refused.
+#[tokio::test]
+async fn end_that_cannot_be_written_is_reported() {
+    let state = TempDir::new().unwrap();
+    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let path = state.path().join("audit");
+    let audit = Audit::append_to(&path).unwrap();
+    let leases = Leases::new(table(), key(), Vec::new(), limits(), audit, Some(folder));
+    let records = state.path().join("state/leases");
+    std::fs::remove_dir(&records).unwrap();
+    std::fs::write(&records, "").unwrap();
+    let alice = client("alice");
+    let [freed, revoked] = [(); 2].map(|()| active(&leases, &alice));
+    let claims = Claims { lease: freed.0, generation: 1, serial: 1, client: alice.key };
+    let token = key().issue(&claims);
+    let refused = leases.free(&alice, freed.0, token.as_bytes()).await.unwrap_err();
+    assert_eq!(refused.0, Status::Internal);
+    let expected = format!("lease {freed} has ended, but the node failed");
+    assert!(refused.1.starts_with(&expected), "{}", refused.1);
+    let refused = leases.revoke(revoked.0, "maintenance".into(), LONG).await.unwrap_err();
+    assert_eq!(refused.0, Status::Internal);
+    let expected = format!("lease {revoked} was revoked, but the node failed");
+    assert!(refused.1.starts_with(&expected), "{}", refused.1);
+    leases.audit.written().await;
+    let audit = std::fs::read_to_string(&path).unwrap();
+    assert!(audit.contains("\"freed\"") && audit.contains("\"revoked\""), "{audit}");
+}
+
+/// Otherwise the device is fenced again after a restart of the node.
+#[tokio::test]
+async fn fence_is_not_written_after_its_end() {
+    let state = TempDir::new().unwrap();
+    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let device = device(CpuProvider::default());
+    let (audit, address) = (Audit::default(), device.info.address.clone());
+    let leases = Leases::new(table(), key(), vec![device], limits(), audit, Some(folder));
+    assert!(leases.change(|state, now| state.table.fence(now, SlotId(0))));
+    assert!(leases.unfence(&address).await.unwrap());
+    // The fence was waiting for the folder already.
+    drop(leases.folder.clone().unwrap().lock_owned().await);
+    assert_eq!(names(&state.path().join("state/fenced")), [""; 0]);
+    assert!(leases.change(|state, now| state.table.fence(now, SlotId(0))));
+    let started = Instant::now();
+    while names(&state.path().join("state/fenced")).is_empty() {
+        assert!(started.elapsed() < LONG, "the fence is not written");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+/// A request for a lease, which may wait.
+fn request() -> Allocate {
+    Allocate {
+        nonce: [1; 16],
+        min_vram: 1 << 20,
+        lease_secs: 60,
+        exclusivity: Exclusivity::Shared,
+        device: None,
+        wait_ms: 60_000,
+        priority: 0,
+        detached: false,
+        trace: None,
+    }
+}
+
+/// A device whose workers are threads.
+fn device(provider: impl Provider + 'static) -> LeasedDevice {
+    let info = provider.devices().unwrap().remove(0);
+    let workers = Workers::new(Launcher::InProcess(Arc::new(provider)), 0);
+    LeasedDevice { info, features: 0, sandbox: None, workers }
 }
 
 fn table() -> LeaseTable {

@@ -7,9 +7,12 @@
 mod lane;
 mod module_code;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -372,7 +375,8 @@ pub(super) enum Turn {
 /// A session asks for the turn when commands arrive. It gives the turn back when the worker has completed everything,
 /// or when the lease table pauses it and the work in flight is complete.
 pub(super) struct Turns {
-    /// Counts the batches of frames that were passed to the worker.
+    /// Counts the batches of frames that were passed to the worker, from a random number on: a worker that outlives its
+    /// node may answer the next one with the number of an earlier request.
     passed: AtomicU64,
     /// Commands were passed to the worker since the last request to drain.
     has_passed: Notify,
@@ -385,10 +389,12 @@ pub(super) struct Turns {
 
 impl Turns {
     pub(super) fn new(report: impl Fn(Turn) + Send + Sync + 'static) -> Self {
+        // The standard library keys each state at random. Half of the numbers leave room for all that follow.
+        let first = RandomState::new().hash_one(0) / 2;
         Self {
-            passed: AtomicU64::new(0),
+            passed: AtomicU64::new(first),
             has_passed: Notify::new(),
-            drained: AtomicU64::new(0),
+            drained: AtomicU64::new(first),
             is_paused: AtomicBool::new(false),
             report: Box::new(report),
         }
@@ -468,6 +474,25 @@ mod tests {
         for request in [turns.request(), 0, turns.request() + 1, turns.request()] {
             assert!(!turns.drained(request, |_| panic!("the answer has an effect")));
         }
+        assert_eq!((*reports.lock().unwrap()).as_slice(), [Turn::Idle]);
+    }
+
+    /// Otherwise two sessions run at a time after a restart of the node.
+    #[test]
+    fn answer_to_an_earlier_node_gives_no_turn_back() {
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let own = reports.clone();
+        let turns = Turns::new(move |turn| own.lock().unwrap().push(turn));
+        turns.pass();
+        for passed in 1..4 {
+            let earlier = Turns::new(|_| ());
+            (0..passed).for_each(|_| earlier.pass());
+            let late = earlier.request();
+            assert!(!turns.drained(late, |_| panic!("the answer has an effect")));
+        }
+        // The numbers of earlier versions begin at 0.
+        assert!(!turns.drained(1, |_| panic!("the answer has an effect")));
+        assert!(turns.drained(turns.request(), |_| ()));
         assert_eq!((*reports.lock().unwrap()).as_slice(), [Turn::Idle]);
     }
 
