@@ -33,6 +33,7 @@ const CONNECTION_WINDOW: u32 = 64 << 20;
 
 /// The flow-control window of a *narrow* connection: one that serves no lease, in the node. Other connections are
 /// *wide*: they have [`CONNECTION_WINDOW`] and [`STREAMS`].
+#[cfg(feature = "server")]
 const NARROW_WINDOW: u32 = 256 << 10;
 
 /// The maximum number of streams that a client has open on a wide connection.
@@ -40,6 +41,7 @@ const STREAMS: u8 = 64;
 
 /// The maximum number of streams that a client has open on a narrow connection. A stream that the node does not read yet
 /// takes kilobytes of the node besides its bytes.
+#[cfg(feature = "server")]
 const NARROW_STREAMS: u8 = 8;
 
 /// A connection on which nothing arrives for this time is lost.
@@ -65,6 +67,7 @@ pub const OVER_CAPACITY: quinn::VarInt = quinn::VarInt::from_u32(4);
 pub const CERTIFICATE_ENDED: quinn::VarInt = quinn::VarInt::from_u32(5);
 
 /// The code with which a node closes its connections whose leases the next node takes over.
+#[cfg(feature = "server")]
 pub const RESTARTS: quinn::VarInt = quinn::VarInt::from_u32(16);
 
 /// The secret of an endpoint. An endpoint that starts again with the same secret tells its peers that their connections
@@ -73,6 +76,7 @@ pub struct ResetKey([u8; 32]);
 
 impl ResetKey {
     /// Derives the secret from one that only this node has.
+    #[cfg(feature = "server")]
     pub fn derive(secret: &[u8; 32]) -> Self {
         Self(blake3::derive_key("cuda-lease 2026-11-29 stateless resets", secret))
     }
@@ -142,6 +146,7 @@ pub fn connection() -> Arc<quinn::TransportConfig> {
 }
 
 /// Returns the settings of a node's connections. They are narrow at first: see [`set_wide`].
+#[cfg(feature = "server")]
 pub fn narrow_connection() -> Arc<quinn::TransportConfig> {
     let mut config = settings();
     config
@@ -152,6 +157,7 @@ pub fn narrow_connection() -> Arc<quinn::TransportConfig> {
 }
 
 /// Makes a connection wide, because it serves a lease, or narrow again.
+#[cfg(feature = "server")]
 pub fn set_wide(connection: &quinn::Connection, is_wide: bool) {
     let (window, streams) = match is_wide {
         true => (CONNECTION_WINDOW, STREAMS),

@@ -28,7 +28,7 @@ use cuda_core::Error;
 use serde::{Deserialize, Deserializer, de};
 
 pub use cuda_lease::authority::Tenant;
-use cuda_lease::wire::parse_bytes;
+use cuda_lease::wire::{Exclusivity, parse_bytes};
 
 /// The size limit of a file, in bytes. Some ten thousand tenants have as much.
 const MAX_BYTES: u64 = 2 << 20;
@@ -45,6 +45,9 @@ pub struct Quota {
     pub max_lease_secs: u32,
     /// The highest priority of a request.
     pub max_priority: i32,
+    /// The classes of leases that the tenant may request. A lease of one class keeps those of the others from its device,
+    /// for as long as its client renews it.
+    pub classes: Classes,
     /// The maximum number of stateless submits per second, and the largest burst. Those above it are refused. The lease
     /// table does not use it.
     pub submits_per_second: u32,
@@ -55,8 +58,8 @@ pub struct Quota {
     pub requests_per_second: NonZeroU32,
 }
 
-/// 64 leases, 128 connections, 100 requests and 10,000 stateless submits per second, and the priority 0: a higher one
-/// overtakes other tenants. Memory and durations have only the limits of the node.
+/// 64 leases of all classes, 128 connections, 100 requests and 10,000 stateless submits per second, and the priority 0: a
+/// higher one overtakes other tenants. Memory and durations have only the limits of the node.
 impl Default for Quota {
     fn default() -> Self {
         Quota {
@@ -64,9 +67,46 @@ impl Default for Quota {
             max_vram: u64::MAX,
             max_lease_secs: u32::MAX,
             max_priority: 0,
+            classes: Classes::default(),
             submits_per_second: 10_000,
             max_connections: 128,
             requests_per_second: NonZeroU32::new(100).unwrap_or(NonZeroU32::MIN),
+        }
+    }
+}
+
+/// Classes of leases. The default is all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Classes([bool; Exclusivity::ALL.len()]);
+
+impl Classes {
+    /// These classes.
+    pub fn of(classes: &[Exclusivity]) -> Self {
+        Self(Exclusivity::ALL.map(|class| classes.contains(&class)))
+    }
+
+    /// The classes, in the order of [`Exclusivity::ALL`].
+    pub fn iter(self) -> impl Iterator<Item = Exclusivity> {
+        let Self(has) = self;
+        Exclusivity::ALL.into_iter().zip(has).filter_map(|(class, has)| has.then_some(class))
+    }
+}
+
+impl Default for Classes {
+    fn default() -> Self {
+        Self::of(&Exclusivity::ALL)
+    }
+}
+
+impl<'de> Deserialize<'de> for Classes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Classes, D::Error> {
+        let names = Vec::<String>::deserialize(deserializer)?;
+        let classes: Option<Vec<_>> = names.iter().map(|name| Exclusivity::named(name)).collect();
+        match classes {
+            Some(classes) if !classes.is_empty() => Ok(Self::of(&classes)),
+            _ => Err(de::Error::custom(
+                "a list of at least one of \"shared\", \"session\" and \"device\" is expected",
+            )),
         }
     }
 }
@@ -80,7 +120,7 @@ pub struct Quotas {
 
 impl Quotas {
     /// The quotas of a TOML text. `[defaults]` holds for every tenant; `[tenants.NAME]` replaces single limits. The
-    /// keys are the fields of [`Quota`]. `max_vram` is a number of bytes or a size such as `"8GiB"`.
+    /// keys are the fields of [`Quota`]. `max_vram` is a number of bytes or a size such as `"8GiB"`, `classes` a list of names.
     ///
     /// # Errors
     /// The text is not TOML, has an unknown key, or a value is not valid.
@@ -179,6 +219,7 @@ struct Limits {
     max_vram: Option<Bytes>,
     max_lease_secs: Option<u32>,
     max_priority: Option<i32>,
+    classes: Option<Classes>,
     submits_per_second: Option<u32>,
     max_connections: Option<u32>,
     requests_per_second: Option<NonZeroU32>,
@@ -192,6 +233,7 @@ impl Limits {
             max_vram: self.max_vram.as_ref().map_or(base.max_vram, |bytes| bytes.0),
             max_lease_secs: self.max_lease_secs.unwrap_or(base.max_lease_secs),
             max_priority: self.max_priority.unwrap_or(base.max_priority),
+            classes: self.classes.unwrap_or(base.classes),
             submits_per_second: self.submits_per_second.unwrap_or(base.submits_per_second),
             max_connections: self.max_connections.unwrap_or(base.max_connections),
             requests_per_second: self.requests_per_second.unwrap_or(base.requests_per_second),
@@ -265,6 +307,20 @@ mod tests {
         assert_eq!((a.max_leases, a.max_vram, a.max_lease_secs), (3, 1000, 60));
         assert_eq!((a.max_priority, a.submits_per_second), (-1, 5));
         assert_eq!(quotas.of(&Tenant::new("b").unwrap()).max_leases, 2);
+    }
+
+    #[test]
+    fn classes_are_a_list_of_names() {
+        let text = "[defaults]\nclasses = [\"shared\"]\n[tenants.a]\nclasses = [\"device\", \"session\"]\n";
+        let quotas = Quotas::parse(text).unwrap();
+        let of = |name| quotas.of(&Tenant::new(name).unwrap()).classes.iter().collect::<Vec<_>>();
+        assert_eq!(of("a"), [Exclusivity::Session, Exclusivity::Device]);
+        assert_eq!(of("b"), [Exclusivity::Shared]);
+        for text in ["[defaults]\nclasses = []\n", "[defaults]\nclasses = [\"Device\"]\n"] {
+            let refused = error(text);
+            assert_eq!((refused.line, &*refused.key), (2, "defaults.classes"));
+            assert!(refused.message.contains("at least one of \"shared\""), "{refused}");
+        }
     }
 
     #[test]

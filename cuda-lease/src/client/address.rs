@@ -80,12 +80,10 @@ impl Address {
             }
             "lease_secs" => self.lease_secs = Some(parse(name, value, number)?),
             "exclusive" => {
-                self.exclusivity = Some(match value {
-                    "shared" => Exclusivity::Shared,
-                    "session" => Exclusivity::Session,
-                    "device" => Exclusivity::Device,
-                    _ => return Err(invalid(name, value, "write `shared`, `session` or `device`")),
-                });
+                let class = Exclusivity::named(value);
+                let class = class
+                    .ok_or_else(|| invalid(name, value, "write `shared`, `session` or `device`"))?;
+                self.exclusivity = Some(class);
             }
             "device" => self.device = Some(value.to_owned()),
             "wait" => self.wait = Some(Duration::from_secs(parse(name, value, number)?)),

@@ -275,6 +275,25 @@ pub enum Exclusivity {
     Device,
 }
 
+impl Exclusivity {
+    /// All classes.
+    pub const ALL: [Self; 3] = [Self::Shared, Self::Session, Self::Device];
+
+    /// The name of the class in addresses, on the command line and in files: `shared`, `session` or `device`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Session => "session",
+            Self::Device => "device",
+        }
+    }
+
+    /// The class with this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.name() == name)
+    }
+}
+
 variants! {
     Exclusivity: u8 = "a class" {
         0 => Shared,

@@ -375,7 +375,10 @@ impl WorkerCgroup {
 impl Drop for WorkerCgroup {
     fn drop(&mut self) {
         for folder in &self.folders {
-            if let Err(error) = fs::remove_dir(folder) {
+            // A node may have removed it that found no processes in it.
+            if let Err(error) = fs::remove_dir(folder)
+                && error.kind() != io::ErrorKind::NotFound
+            {
                 tracing::warn!(folder = %folder.display(), %error, "the cgroup of a worker remains");
             }
         }

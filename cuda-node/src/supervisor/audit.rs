@@ -32,7 +32,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// A decision about a lease. Fields that do not apply are left out.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Entry<'a> {
-    /// `granted`, `refused`, `renewed`, `freed`, `ending`, `ended`, `fenced`, `unfenced`, `revoked` or `dropped`.
+    /// `granted`, `refused`, `denied`, `renewed`, `freed`, `ending`, `ended`, `fenced`, `unfenced`, `revoked` or `dropped`.
     pub(super) event: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tenant: Option<&'a str>,
@@ -54,7 +54,7 @@ pub(super) struct Entry<'a> {
 impl Entry<'_> {
     /// Whether clients can cause any number of these lines.
     fn is_unlimited(&self) -> bool {
-        matches!(self.event, "refused" | "renewed")
+        matches!(self.event, "refused" | "denied" | "renewed")
     }
 
     fn line(&self) -> Vec<u8> {

@@ -238,13 +238,15 @@ fn lane_that_is_attached_again_and_again_disturbs_nobody() {
         for round in 0..400u64 {
             let at = round as usize % connections.len();
             // Each refusal closes its connection.
-            if connections[at].connection.close_reason().is_some() {
-                connections[at] = RawClient::connect(&node.address).await;
-            }
+            let mut attaching = loop {
+                match Stream::try_open(&connections[at].connection).await {
+                    Ok(attaching) => break attaching,
+                    Err(_) => connections[at] = RawClient::connect(&node.address).await,
+                }
+            };
             let (token, received) = (token.clone(), if at == 3 { u64::MAX } else { 0 });
             let (lane, is_resumed) = (Lane::Commands, at != 5);
             let attach = Attach { lease, token, lane, epoch: 1, is_resumed, received };
-            let mut attaching = Stream::open(&connections[at].connection).await;
             attaching.frame(Attach::OPCODE, 0, 0, |out| attach.encode(out)).await;
         }
         // Until the others are served, each takes the lane from the one before.

@@ -79,8 +79,8 @@ impl Place {
         let (list, quotas, socket) = (file("ca.crl"), file("quotas.toml"), file("operator"));
         fs::write(&quotas, "").unwrap();
         let arguments = ["--crl", &list, "--quotas", &quotas, "--operator-socket", &socket];
-        let node =
-            secured(folder.path(), &[&arguments[..], &["--metrics", "127.0.0.1:0"]].concat());
+        let outputs = ["--metrics", "127.0.0.1:0", "--audit", &file("audit")];
+        let node = secured(folder.path(), &[&arguments[..], &outputs].concat());
         Self { node, folder }
     }
 
@@ -316,6 +316,14 @@ fn token_is_for_the_key_that_it_was_issued_to_and_a_renewal_moves_the_lease() {
         assert_eq!(refused.status(), Some(Status::Unauthorized), "{refused}");
         assert!(refused.to_string().contains("does not belong to tenant bob"), "{refused}");
     }
+    let is_denied = |line: &&str| {
+        let lease = format!("\"lease\":{},", held.id);
+        ["\"denied\"", "\"bob\"", &lease].into_iter().all(|part| line.contains(part))
+    };
+    wait_until("the audit log has both", || {
+        let audit = fs::read_to_string(place.path().join("audit")).unwrap();
+        audit.lines().filter(is_denied).count() == 2
+    });
     // Another key of the tenant renews first.
     let refused = second.free(held.id, held.token.clone()).unwrap_err();
     assert_eq!(refused.status(), Some(Status::Unauthorized), "{refused}");

@@ -128,8 +128,13 @@ impl RawClient {
 
 impl Stream {
     pub async fn open(connection: &Connection) -> Self {
-        let (send, receive) = connection.open_bi().await.unwrap();
-        Self::new(connection, send, receive)
+        Self::try_open(connection).await.unwrap()
+    }
+
+    /// Fails if the connection ends first.
+    pub async fn try_open(connection: &Connection) -> Result<Self, ConnectionError> {
+        let (send, receive) = connection.open_bi().await?;
+        Ok(Self::new(connection, send, receive))
     }
 
     fn new(connection: &Connection, send: SendStream, receive: RecvStream) -> Self {

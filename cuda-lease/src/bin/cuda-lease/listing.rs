@@ -4,7 +4,7 @@ use std::{thread, time::Duration};
 
 use command_line::{Failure, stdout};
 use console::{Term, truncate_str};
-use cuda_lease::{DeviceEntry, Exclusivity, LeaseEntry, NodeClient};
+use cuda_lease::{DeviceEntry, LeaseEntry, NodeClient};
 use indicatif::HumanBytes;
 use serde_json::{Value, json};
 
@@ -107,7 +107,7 @@ impl Listing {
                 lease.lease.to_string(),
                 lease.device.clone(),
                 HumanBytes(lease.memory).to_string(),
-                class(lease.exclusivity).to_owned(),
+                lease.exclusivity.name().to_owned(),
                 format!("{} s", lease.expires_in_ms.div_ceil(1000)),
                 state(lease).to_owned(),
             ]
@@ -139,7 +139,7 @@ impl Listing {
                 "lease": lease.lease,
                 "device": lease.device,
                 "memory": lease.memory,
-                "class": class(lease.exclusivity),
+                "class": lease.exclusivity.name(),
                 "expires_in_ms": lease.expires_in_ms,
                 "state": state(lease),
             })
@@ -153,14 +153,6 @@ fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Vec<String> 
     let head = head.iter().map(|&title| title.to_owned()).collect();
     let escape = |row: Vec<String>| row.iter().map(|cell| stdout::escaped(cell, &[])).collect();
     columns(&std::iter::once(head).chain(rows.map(escape)).collect::<Vec<_>>())
-}
-
-fn class(exclusivity: Exclusivity) -> &'static str {
-    match exclusivity {
-        Exclusivity::Shared => "shared",
-        Exclusivity::Session => "session",
-        Exclusivity::Device => "device",
-    }
 }
 
 fn state(lease: &LeaseEntry) -> &'static str {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cuda_lease::wire::Status;
+use cuda_lease::wire::{Exclusivity, Status};
 
 use super::LeaseTable;
 use crate::leases::{
@@ -147,6 +147,26 @@ impl LeaseTable {
                 format!("priority {is} exceeds the limit {limit}; request at most {limit}");
             return exceeded(true, detail);
         }
+        if !quota.classes.iter().any(|class| class == request.class) {
+            let classes: Vec<_> = quota.classes.iter().map(Exclusivity::name).collect();
+            let detail = format!(
+                "it may have no lease of the class `{}`; request one of the class `{}`, or ask the operator of the node",
+                request.class.name(),
+                classes.join("` or `")
+            );
+            return exceeded(true, detail);
+        }
+        if quota.max_leases == 0 {
+            let detail = "it may have no leases (max_leases); ask the operator of the node";
+            return exceeded(true, detail.into());
+        }
+        if request.min_vram > quota.max_vram {
+            let (asked, limit) = (request.min_vram, quota.max_vram);
+            let detail = format!(
+                "a lease of {asked} bytes exceeds its limit of {limit} bytes (max_vram); request at most {limit} bytes"
+            );
+            return exceeded(true, detail);
+        }
         let leases = self.leases.values().filter(|lease| lease.state() != LeaseState::Killing);
         let waiting = self.queue.iter().map(|waiter| &waiter.request);
         let present = leases.map(|lease| &lease.request).chain(waiting);
@@ -160,7 +180,7 @@ impl LeaseTable {
             let detail = format!(
                 "there are {count} leases and queued requests, the limit is {limit}; free a lease or withdraw a request"
             );
-            return exceeded(limit == 0, detail);
+            return exceeded(false, detail);
         }
         if used.saturating_add(request.min_vram) > quota.max_vram {
             let (asked, limit) = (request.min_vram, quota.max_vram);
@@ -168,7 +188,7 @@ impl LeaseTable {
                 "the request for {asked} bytes is refused: {used} of the tenant's {limit} bytes are in use by leases \
                  and queued requests; free a lease or request less"
             );
-            return exceeded(asked > limit, detail);
+            return exceeded(false, detail);
         }
         Ok(())
     }
@@ -272,11 +292,30 @@ impl LeaseTable {
                 slot.config.name,
                 until.saturating_sub(self.now).as_secs_f64().ceil()
             ),
-            None => {
-                "the node has no free capacity; try again later, or let the request wait".into()
-            }
+            None => format!(
+                "the node has no free capacity{}; try again later, or let the request wait",
+                self.obstacle(request)
+            ),
         };
         Refusal::new(Status::CapacityExceeded, message)
+    }
+
+    /// Why no slot has room, if the classes of the leases on them are the reason.
+    fn obstacle(&self, request: &Waiter) -> String {
+        let wanted = request.request.class;
+        let slots = self.possible_slots(request, &[]).filter_map(|slot| self.slots.get(slot.0));
+        let others = slots.map(|slot| {
+            let class = slot.occupancy().class;
+            class.filter(|class| *class != wanted || wanted == Exclusivity::Device)
+        });
+        match others.collect::<Option<Vec<_>>>().as_deref() {
+            Some([class, ..]) => format!(
+                ": beside leases of the class `{}` on the device it gives none of the class `{}`",
+                class.name(),
+                wanted.name()
+            ),
+            _ => String::new(),
+        }
     }
 
     /// Refuses the requests that have waited for too long.
@@ -285,8 +324,10 @@ impl LeaseTable {
         let mut removed = false;
         while let Some(waiter) = self.queue.take_where(|waiter| waiter.until <= now) {
             removed = true;
-            let message = "the node had no free capacity during the wait; try again later, wait longer, or request \
-                           less";
+            let message = format!(
+                "the node had no free capacity during the wait{}; try again later, wait longer, or request less",
+                self.obstacle(&waiter)
+            );
             self.refuse_waiter(waiter.id, Refusal::new(Status::CapacityExceeded, message));
         }
         if removed {

@@ -1,6 +1,6 @@
 //! Admission by bytes, counts, classes, limits and quotas.
 
-use crate::quotas::Quota;
+use crate::quotas::{Classes, Quota};
 
 use super::*;
 
@@ -93,7 +93,19 @@ fn a_device_lease_is_alone_on_its_slot() {
         let request = LeaseRequest { class: first, ..node.ask(1) };
         node.lease_of(0, request);
         let request = LeaseRequest { class: second, ..node.ask(1) };
-        assert_eq!(node.refused(0, request).status, Status::CapacityExceeded);
+        let refusal = node.refused(0, request.clone());
+        assert_eq!(refusal.status, Status::CapacityExceeded);
+        let why = format!(
+            "class `{}` on the device it gives none of the class `{}`",
+            first.name(),
+            second.name()
+        );
+        assert!(refusal.message.contains(&why), "{refusal}");
+        // A request that waits gets the same reason.
+        node.queued(0, LeaseRequest { wait: at(5), nonce: [9; 16], ..request });
+        let actions = node.actions(5);
+        let is_why = |action: &Action| matches!(action, Action::Refused { refusal, .. } if refusal.message.contains(&why));
+        assert!(actions.iter().any(is_why), "{actions:?}");
     }
 }
 
@@ -173,6 +185,36 @@ fn quotas_of_the_tenant_are_limits() {
     node.lease_of(0, other);
     assert_eq!(node.table.counters().refused[&Status::QuotaExceeded], 2);
     assert_eq!(node.table.counters().refused[&Status::TooLarge], 3);
+}
+
+#[test]
+fn classes_that_a_tenant_may_request_are_limited() {
+    let mut node = Node::new(1);
+    let classes = Classes::of(&[Exclusivity::Shared, Exclusivity::Session]);
+    let quota = Quota { classes, ..Quota::default() };
+    node.table.set_quotas(Quotas::default().with(Tenant::new("alice").unwrap(), quota));
+    let request = LeaseRequest { class: Exclusivity::Device, wait: at(60), ..node.ask(1) };
+    let refusal = node.refused(0, request);
+    assert_eq!(refusal.status, Status::TooLarge);
+    assert!(refusal.message.contains("`device`; request one of the class `shared` or `session`"));
+    let request = LeaseRequest { class: Exclusivity::Session, ..node.ask(1) };
+    node.lease_of(0, request);
+}
+
+#[test]
+fn what_the_quota_never_allows_asks_for_no_free() {
+    let mut node = Node::new(1);
+    let mut refused = |quota| {
+        node.table.set_quotas(Quotas::default().with(Tenant::new("alice").unwrap(), quota));
+        let request = node.ask(2);
+        let refusal = node.refused(0, request);
+        assert_eq!(refusal.status, Status::TooLarge);
+        refusal.message
+    };
+    let message = refused(Quota { max_leases: 0, ..Quota::default() });
+    assert!(message.contains("may have no leases (max_leases); ask the operator"), "{message}");
+    let message = refused(Quota { max_vram: MIB, ..Quota::default() });
+    assert!(message.contains("request at most 1048576 bytes"), "{message}");
 }
 
 #[test]

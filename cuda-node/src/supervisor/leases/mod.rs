@@ -401,9 +401,30 @@ impl Leases {
         self.check_claims(client, lease, self.key.authenticate(token))
     }
 
-    /// Checks that a token is for this lease, and that the lease belongs to the tenant of the client. Whatever a token
-    /// states, a lease acts for its own tenant only.
+    /// Checks that a token is for this lease, and that the lease belongs to the tenant of the client. Records a refusal.
     fn check_claims(
+        &self,
+        client: &Client,
+        lease: u64,
+        claims: Result<Claims, TokenError>,
+    ) -> Result<u64, Refusal> {
+        let checked = self.generation_of(client, lease, claims);
+        if let Err((status, detail)) = &checked {
+            let (tenant, lease) = (Some(client.tenant.as_str()), Some(lease));
+            let reason = Some(format!("{status}: {detail}"));
+            self.audit.write(&Decision {
+                event: "denied",
+                tenant,
+                lease,
+                reason,
+                ..Decision::default()
+            });
+        }
+        checked
+    }
+
+    /// Whatever a token states, a lease acts for its own tenant only.
+    fn generation_of(
         &self,
         client: &Client,
         lease: u64,

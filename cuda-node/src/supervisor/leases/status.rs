@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cuda_lease::wire::{DeviceEntry, Exclusivity, InventoryReply, LeaseEntry};
+use cuda_lease::wire::{DeviceEntry, InventoryReply, LeaseEntry};
 
 use super::{Client, Leases, State, millis};
 use crate::{
@@ -116,7 +116,7 @@ impl State {
             id: view.id.0,
             tenant: view.tenant.to_string(),
             device: view.slot_name.to_owned(),
-            class: class(view.class),
+            class: view.class.name(),
             state: state(view.state),
             cause: view.cause.map(ToString::to_string),
             memory: view.quota,
@@ -156,14 +156,6 @@ impl State {
             tenants[of].backlog_bytes += bytes;
         }
         tenants
-    }
-}
-
-fn class(class: Exclusivity) -> &'static str {
-    match class {
-        Exclusivity::Shared => "shared",
-        Exclusivity::Session => "session",
-        Exclusivity::Device => "device",
     }
 }
 
