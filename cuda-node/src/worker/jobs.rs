@@ -52,7 +52,7 @@ use cuda_lease::{
     wire::{Hash, ImageKind, Submit, SubmitId, TEXT_LIMIT, put_frame},
 };
 use parking_lot::Mutex;
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 
 use super::{
     messages::{ReadError, read_message},
@@ -116,11 +116,12 @@ impl JobServer {
         device: &mut Option<JobDevice>,
         begun: &mut Begun,
     ) -> Result<(), ReadError> {
+        begun.supervisors += 1;
         while device.as_ref().is_none_or(|device| !device.is_lost()) {
             let job = Submit::decode(&read_message(socket, Submit::OPCODE)?)?;
             let input = read_bytes(socket, job.input_bytes)?;
-            if job.id.is_some_and(|id| begun.has(&id)) {
-                self.answer(socket, Status::Disconnected, ANSWER_LOST.into(), &[], Duration::ZERO)?;
+            if let Some(reason) = job.id.and_then(|id| begun.refusal(&id)) {
+                self.answer(socket, Status::Disconnected, reason.into(), &[], Duration::ZERO)?;
                 continue;
             }
             let has_module = device.as_ref().is_some_and(|device| device.has(&job.hash));
@@ -183,7 +184,10 @@ fn read_bytes(mut socket: &UnixStream, count: u64) -> io::Result<Vec<u8>> {
 }
 
 /// The answer to a job that has begun for an earlier supervisor.
-const ANSWER_LOST: &str = "the node restarted while the submit waited or ran, so the answer is lost; the kernel may have run, so submit again only if it may run twice";
+const ANSWER_LOST: &str = "the submit had begun when the node restarted, so the answer is lost; the kernel may have run, so submit again only if it may run twice";
+
+/// The answer to a job that has begun for this supervisor: jobs run one after the other, so it was answered.
+const ANSWER_DROPPED: &str = "the submit was answered, and the node does not keep the answer any more; the kernel may have run, so submit again only if it may run twice";
 
 /// The number of jobs whose ids are remembered.
 const BEGUN: usize = 1024;
@@ -192,20 +196,25 @@ const BEGUN: usize = 1024;
 /// does not know of it. So that it does not run twice, the worker remembers the ids.
 #[derive(Default)]
 struct Begun {
-    ids: FxHashSet<SubmitId>,
+    /// With the number of the supervisor for which each has begun.
+    ids: FxHashMap<SubmitId, u64>,
+    /// The supervisors so far.
+    supervisors: u64,
     /// The oldest is the first.
     order: VecDeque<SubmitId>,
 }
 
 impl Begun {
-    fn has(&self, id: &SubmitId) -> bool {
-        self.ids.contains(id)
+    /// The reason for which a job does not run, if its id is known.
+    fn refusal(&self, id: &SubmitId) -> Option<&'static str> {
+        let is_current = *self.ids.get(id)? == self.supervisors;
+        Some(if is_current { ANSWER_DROPPED } else { ANSWER_LOST })
     }
 
     /// Adds the id of a job that has one, and forgets the oldest one beyond the limit.
     fn add(&mut self, id: Option<SubmitId>) {
         let Some(id) = id else { return };
-        self.ids.insert(id);
+        self.ids.insert(id, self.supervisors);
         self.order.push_back(id);
         if self.order.len() > BEGUN
             && let Some(oldest) = self.order.pop_front()
@@ -598,6 +607,27 @@ mod tests {
         let second = Supervisor(supervisor);
         assert_eq!(run(&second, 1), (Status::Disconnected, Vec::new()));
         assert_eq!(run(&second, 2), (Status::Ok, numbers()));
+        sockets.close();
+    }
+
+    /// The supervisor keeps the answers of its latest submits only.
+    #[test]
+    fn repetition_of_a_job_of_the_same_supervisor_is_refused_with_its_reason() {
+        let (first, sockets) = Supervisor::start_with(true);
+        let repeated = |supervisor: &Supervisor| {
+            let (_, done, _) = supervisor.run_with_id(IOTA, 16, Some([1; 16]));
+            (done.status, done.text)
+        };
+        assert_eq!(repeated(&first), (Status::Ok, String::new()));
+        let (status, text) = repeated(&first);
+        assert_eq!(status, Status::Disconnected);
+        assert!(text.contains("was answered") && !text.contains("restarted"), "{text}");
+        drop(first);
+        let (supervisor, socket) = UnixStream::pair().unwrap();
+        sockets.replace(of_jobs(socket));
+        let (status, text) = repeated(&Supervisor(supervisor));
+        assert_eq!(status, Status::Disconnected);
+        assert!(text.contains("when the node restarted"), "{text}");
         sockets.close();
     }
 
