@@ -187,3 +187,25 @@ fn request_that_waits_is_repeated() {
         check(&waiting.join().unwrap().unwrap());
     });
 }
+
+/// The notice period of a lease that is preempted is not over when the node is killed.
+#[test]
+fn lease_that_is_preempted_does_not_come_back() {
+    let quotas = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&quotas, "[defaults]\nmax_priority = 9\n").unwrap();
+    let quotas_file = quotas.path().to_str().unwrap();
+    let (folder, mut node) =
+        node(&["--max-leases", "1", "--spares", "0", "--preempt", "--quotas", quotas_file]);
+    let first = node.lease().acquire_blocking().unwrap();
+    check(&first);
+    let request = node.lease().priority(9).wait(std::time::Duration::from_secs(60));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| request.acquire_blocking());
+        let ended = folder.path().join(format!("state/ended/{}", first.id()));
+        wait_until("the end is written", || ended.exists());
+        check(&first);
+        node.restart(Signal::KILL);
+        check(&waiting.join().unwrap().unwrap());
+    });
+    assert!(first.device().new_stream().is_err());
+}
