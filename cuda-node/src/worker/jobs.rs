@@ -186,8 +186,8 @@ fn read_bytes(mut socket: &UnixStream, count: u64) -> io::Result<Vec<u8>> {
 /// The answer to a job that has begun for an earlier supervisor.
 const ANSWER_LOST: &str = "the submit had begun when the node restarted, so the answer is lost; the kernel may have run, so submit again only if it may run twice";
 
-/// The answer to a job that has begun for this supervisor. It was answered: jobs run one after the other.
-const ANSWER_DROPPED: &str = "the submit has run, and the node does not keep its answer any more; the kernel may have run, so submit again only if it may run twice";
+/// The answer to a job that has begun for this supervisor: jobs run one after the other, so it was answered.
+const ANSWER_DROPPED: &str = "the submit was answered, and the node does not keep the answer any more; the kernel may have run, so submit again only if it may run twice";
 
 /// The number of jobs whose ids are remembered.
 const BEGUN: usize = 1024;
@@ -621,7 +621,7 @@ mod tests {
         assert_eq!(repeated(&first), (Status::Ok, String::new()));
         let (status, text) = repeated(&first);
         assert_eq!(status, Status::Disconnected);
-        assert!(text.contains("has run") && !text.contains("restarted"), "{text}");
+        assert!(text.contains("was answered") && !text.contains("restarted"), "{text}");
         drop(first);
         let (supervisor, socket) = UnixStream::pair().unwrap();
         sockets.replace(of_jobs(socket));
