@@ -202,7 +202,16 @@ impl Leases {
         self.change(|state, _| state.table.skip_ids(first_id));
         for (lease, process) in ended {
             let worker = match process {
-                Ok(process) => self.take_over(&lease.lease.slot, process).await.ok(),
+                Ok(process) => match self.take_over(&lease.lease.slot, process).await {
+                    Ok(worker) => Some(worker),
+                    Err(error) => {
+                        // The process was killed, and nobody knows whether its memory is free.
+                        let (lease, device) = (lease.lease.id, &lease.lease.slot);
+                        tracing::error!(lease, %device, %error, "the worker of an earlier node has unknown memory");
+                        self.fence(device);
+                        None
+                    }
+                },
                 Err(_) => None,
             };
             self.end_left(LeaseId(lease.lease.id), &lease.lease.slot, worker).await;
