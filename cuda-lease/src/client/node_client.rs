@@ -229,7 +229,8 @@ async fn serve(terms: LeaseTerms, opened: SyncSender<Result<(Connection, u64)>>)
     _ = opened.send(Ok((Connection::new(requests, channel), stream.features)));
     let (_renew, mut renewals) = mpsc::unbounded_channel();
     let mut unanswered = Unanswered::default();
-    if let Err(end) = stream.serve(&mut unanswered, &mut received, &mut renewals).await {
+    let served = stream.serve(&mut unanswered, &mut received, &mut renewals, |_, _| ());
+    if let Err(end) = served.await {
         tracing::debug!(?end, "the connection to a node ended");
         current.send_replace(Some(Err(cause(end))));
     }

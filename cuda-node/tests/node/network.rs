@@ -3,6 +3,7 @@
 use std::{
     ops::ControlFlow,
     sync::atomic::{AtomicBool, Ordering},
+    task::{Context, Waker},
     time::{Duration, Instant},
 };
 
@@ -195,4 +196,26 @@ fn lease_is_renewed_while_its_session_resumes() {
         of("renewed_total") >= before + 2.0
     });
     drop(uploads);
+}
+
+/// The node has issued a new token by then, and the earlier one ends: a client without the new one would lose its lease.
+#[test]
+fn renewal_that_nobody_waits_for_gives_its_token_on_the_next_connection() {
+    let node = Node::start(&["--spares", "0", "--metrics", "127.0.0.1:0"]);
+    let (relay, lease) = through(&node, RelayOptions::default());
+    let lease = lease.lease_secs(600).without_renewal().acquire_blocking().unwrap();
+    let renew_and_drop = || {
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(std::pin::pin!(lease.renew(600)).poll(&mut cx).is_pending());
+    };
+    renew_and_drop();
+    wait_until("the lease has the token of its renewal", || lease.generation() == 2);
+    relay.update(|options| options.to_client.partitioned = true).unwrap();
+    renew_and_drop();
+    let of = |name: &str| node.metric(&format!("cuda_node_{name}"));
+    wait_until("the node has renewed the lease", || of("leases_renewed_total") >= 2.0);
+    wait_until("the connection is lost", || of("connections") == 0.0);
+    relay.update(|options| options.to_client.partitioned = false).unwrap();
+    wait_until("the lease has the token of its second renewal", || lease.generation() == 3);
+    check(&lease);
 }
