@@ -61,6 +61,10 @@ const HANDSHAKES: usize = 5;
 /// The pause between two attempts to reconnect.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
 
+/// The same pause if the tenant or the node has too many connections. The node may count the lost one until it has heard
+/// nothing of it for a while.
+const FULL_PAUSE: Duration = Duration::from_millis(500);
+
 /// The time that the end of a lease may take until the connection is closed anyway.
 const FREE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -569,23 +573,24 @@ async fn request(
 /// Tries to connect again, within a time and until `is_over`.
 async fn connect_again<T>(
     within: Duration,
-    mut cause: String,
+    cause: String,
     is_over: impl Fn() -> bool,
     connect: impl AsyncFn() -> Result<T, End>,
 ) -> Result<T, End> {
-    let begun = Instant::now();
+    let (begun, mut last) = (Instant::now(), End::Lost(cause));
     loop {
         let left = within.saturating_sub(begun.elapsed());
         if left.is_zero() || is_over() {
-            return Err(End::Lost(cause));
+            return Err(last);
         }
         match tokio::time::timeout(left.min(CONNECT_TIMEOUT), connect()).await {
             Ok(Ok(connected)) => return Ok(connected),
-            Ok(Err(End::Lost(error))) => cause = error,
+            Ok(Err(end @ (End::Lost(_) | End::Full(..)))) => last = end,
             Ok(Err(end)) => return Err(end),
             Err(_) => {}
         }
-        tokio::time::sleep(RECONNECT_PAUSE).await;
+        let is_full = matches!(last, End::Full(..));
+        tokio::time::sleep(if is_full { FULL_PAUSE } else { RECONNECT_PAUSE }).await;
     }
 }
 

@@ -312,7 +312,9 @@ async fn repeat(mut channel: Channel, job: Payload) -> Result<Submitted> {
                 }
                 tracing::debug!(cause, "a submit is repeated on the next connection");
             }
-            Err(End::Refused(status, detail)) => return Err(channel.refused((status, detail))),
+            Err(End::Refused(status, detail) | End::Full(status, detail)) => {
+                return Err(channel.refused((status, detail)));
+            }
             Err(End::Broken(error)) => {
                 let detail = format!("the node broke the protocol: {error}");
                 return Err(channel.refused((Status::Internal, detail)));

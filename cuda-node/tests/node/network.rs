@@ -1,6 +1,7 @@
 //! Leases over a bad network: a relay delays, drops and reorders datagrams, and interrupts connections.
 
 use std::{
+    io::Write,
     ops::ControlFlow,
     sync::atomic::{AtomicBool, Ordering},
     task::{Context, Waker},
@@ -11,6 +12,7 @@ use cuda_async::{LaunchConfig, iterate, launch, prelude::*};
 use cuda_core::Error;
 use cuda_lease::{Lease, LeaseBuilder};
 use relay::{Relay, RelayOptions};
+use tempfile::NamedTempFile;
 
 use crate::harness::{Kernels, Node, check, wait_until};
 
@@ -217,5 +219,21 @@ fn renewal_that_nobody_waits_for_gives_its_token_on_the_next_connection() {
     wait_until("the connection is lost", || of("connections") == 0.0);
     relay.update(|options| options.to_client.partitioned = false).unwrap();
     wait_until("the lease has the token of its second renewal", || lease.generation() == 3);
+    check(&lease);
+}
+
+/// The node still counts the lost connection, because it gets the packets of the client a while longer.
+#[test]
+fn session_resumes_while_its_tenant_has_all_its_connections() {
+    let mut quotas = NamedTempFile::new().unwrap();
+    quotas.write_all(b"[defaults]\nmax_connections = 1\n").unwrap();
+    let node = Node::start(&["--quotas", quotas.path().to_str().unwrap()]);
+    let (relay, lease) = through(&node, RelayOptions::default());
+    let lease = lease.acquire_blocking().unwrap();
+    check(&lease);
+    relay.update(|options| options.to_client.partitioned = true).unwrap();
+    // Longer than the time after which a silent connection is lost.
+    std::thread::sleep(Duration::from_millis(5500));
+    relay.update(|options| options.to_client.partitioned = false).unwrap();
     check(&lease);
 }
