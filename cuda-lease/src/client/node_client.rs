@@ -174,7 +174,7 @@ impl NodeClient {
 
     /// Creates a stateless submit of a job to a lease of this client, without a session.
     pub fn submit(&self, lease: u64, token: Bytes, job: Job) -> Submit<'_> {
-        job.with_lease(&self.connection.channel, lease, token, None)
+        job.with_lease(&self.connection.channel, lease, move || token.clone(), None)
     }
 
     /// Closes the connection, and blocks for at most one second until the node has acknowledged the end.
