@@ -61,6 +61,10 @@ const HANDSHAKES: usize = 5;
 /// The pause between two attempts to reconnect.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
 
+/// The same pause if the tenant or the node has too many connections. The node may count the lost one until it has heard
+/// nothing of it for a while.
+const FULL_PAUSE: Duration = Duration::from_millis(500);
+
 /// The time that the end of a lease may take until the connection is closed anyway.
 const FREE_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -141,14 +145,14 @@ impl LeaseConnection {
         self.connection.request(Renew::OPCODE, self.grant.renew_request(lease_secs))
     }
 
-    /// Takes the reply to a renewal, if it has arrived before the end of the connection.
+    /// Checks the reply to a renewal, if it has arrived before the end of the connection. The thread of the connection
+    /// has taken the new token from it.
     pub(super) fn renewed(&self, reply: Result<Result<Bytes, Refusal>, RecvError>) -> Result<()> {
         let channel = &self.connection.channel;
         let renewed = reply.map_err(|_| channel.ended(true))?.and_then(|reply| {
             Renewed::decode(&reply).map_err(|error| (Status::Internal, error.to_string()))
         });
-        self.grant.renewed(&renewed.map_err(|refused| channel.refused(refused))?);
-        Ok(())
+        renewed.map(drop).map_err(|refused| channel.refused(refused))
     }
 }
 
@@ -442,7 +446,7 @@ impl ConnectionThread {
         let (renew, mut renewals) = mpsc::unbounded_channel();
         let renewing = renew_in_time(&mut self.renewal, grant, &self.terms, started, renew);
         let answered = async {
-            let served = serve_requests(stream, unanswered, requests, &mut renewals).await;
+            let served = serve_requests(stream, unanswered, requests, &mut renewals, grant).await;
             // The lease was dropped: the other parts end too.
             served.and(Err::<(), _>(Ended::Dropped))
         };
@@ -569,23 +573,24 @@ async fn request(
 /// Tries to connect again, within a time and until `is_over`.
 async fn connect_again<T>(
     within: Duration,
-    mut cause: String,
+    cause: String,
     is_over: impl Fn() -> bool,
     connect: impl AsyncFn() -> Result<T, End>,
 ) -> Result<T, End> {
-    let begun = Instant::now();
+    let (begun, mut last) = (Instant::now(), End::Lost(cause));
     loop {
         let left = within.saturating_sub(begun.elapsed());
         if left.is_zero() || is_over() {
-            return Err(End::Lost(cause));
+            return Err(last);
         }
         match tokio::time::timeout(left.min(CONNECT_TIMEOUT), connect()).await {
             Ok(Ok(connected)) => return Ok(connected),
-            Ok(Err(End::Lost(error))) => cause = error,
+            Ok(Err(end @ (End::Lost(_) | End::Full(..)))) => last = end,
             Ok(Err(end)) => return Err(end),
             Err(_) => {}
         }
-        tokio::time::sleep(RECONNECT_PAUSE).await;
+        let is_full = matches!(last, End::Full(..));
+        tokio::time::sleep(if is_full { FULL_PAUSE } else { RECONNECT_PAUSE }).await;
     }
 }
 
@@ -612,8 +617,17 @@ async fn serve_requests(
     unanswered: &mut Unanswered,
     requests: &mut mpsc::UnboundedReceiver<OutgoingRequest>,
     renewals: &mut mpsc::UnboundedReceiver<OutgoingRequest>,
+    grant: &Grant,
 ) -> Result<(), Ended> {
-    stream.serve(unanswered, requests, renewals).await.map_err(Ended::Connection)
+    // The earlier token ends soon, also if the caller of the renewal or its connection has gone meanwhile.
+    let answered = |opcode, body: &Bytes| {
+        if opcode == Renew::OPCODE
+            && let Ok(renewed) = Renewed::decode(body)
+        {
+            grant.renewed(&renewed);
+        }
+    };
+    stream.serve(unanswered, requests, renewals, answered).await.map_err(Ended::Connection)
 }
 
 /// Renews the lease in time, up to its cap.
@@ -644,10 +658,7 @@ async fn renew_in_time(
             Err(_) => Err("the connection ended".into()),
         };
         pause = match renewed {
-            Ok(renewed) => {
-                grant.renewed(&renewed);
-                renewal.after_success(grant.expires_in())
-            }
+            Ok(_) => renewal.after_success(grant.expires_in()),
             Err(error) => {
                 tracing::warn!(error, address = terms.address, "the lease was not renewed");
                 renewal.after_failure(grant.expires_in())

@@ -21,6 +21,8 @@ pub(super) enum End {
     Stopped(String),
     /// The node refused a request about the session.
     Refused(Status, String),
+    /// The tenant or the node has as many connections as it may have.
+    Full(Status, String),
     /// The node broke the protocol.
     Broken(SessionError),
     /// The node closed a stream.
@@ -40,8 +42,8 @@ impl From<quinn::ConnectionError> for End {
                 CERTIFICATE_ENDED => return End::Lost(reason),
                 REFUSED => return End::Refused(Status::Unauthorized, reason),
                 BROKEN => return End::Refused(Status::BadRequest, reason),
-                OVER_QUOTA => return End::Refused(Status::QuotaExceeded, reason),
-                OVER_CAPACITY => return End::Refused(Status::CapacityExceeded, reason),
+                OVER_QUOTA => return End::Full(Status::QuotaExceeded, reason),
+                OVER_CAPACITY => return End::Full(Status::CapacityExceeded, reason),
                 _ => {}
             }
         }
@@ -115,7 +117,9 @@ impl From<WireError> for End {
 pub(super) fn unavailable(address: &str, end: End) -> Error {
     let address = address.to_owned();
     match end {
-        End::Refused(status, detail) => Error::Remote { address, status, detail },
+        End::Refused(status, detail) | End::Full(status, detail) => {
+            Error::Remote { address, status, detail }
+        }
         end => Error::Unreachable { address, cause: cause(end) },
     }
 }
@@ -146,7 +150,7 @@ pub(super) fn cause(end: End) -> String {
     match end {
         End::Lost(cause) | End::Stopped(cause) => cause,
         // The message of the error has the advice too.
-        End::Refused(status, detail) => {
+        End::Refused(status, detail) | End::Full(status, detail) => {
             format!("{status}: {}", detail.trim_end_matches("; acquire a new lease"))
         }
         End::Broken(error) => format!("the node broke the protocol: {error}"),

@@ -228,8 +228,9 @@ impl Lease {
     /// # Ok::<(), cuda_core::Error>(())
     /// ```
     pub fn submit_job(&self, job: Job) -> Submit<'_> {
-        let LeaseConnection { connection, trace, .. } = &*self.connection;
-        job.with_lease(&connection.channel, self.id(), self.token(), *trace)
+        let LeaseConnection { connection, grant, trace } = &*self.connection;
+        let current = grant.clone();
+        job.with_lease(&connection.channel, grant.lease, move || current.token(), *trace)
     }
 
     /// Runs a kernel as a function from a slice to a `Vec` of the same length. The kernel gets a pointer to the values

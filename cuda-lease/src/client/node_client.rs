@@ -174,7 +174,7 @@ impl NodeClient {
 
     /// Creates a stateless submit of a job to a lease of this client, without a session.
     pub fn submit(&self, lease: u64, token: Bytes, job: Job) -> Submit<'_> {
-        job.with_lease(&self.connection.channel, lease, token, None)
+        job.with_lease(&self.connection.channel, lease, move || token.clone(), None)
     }
 
     /// Closes the connection, and blocks for at most one second until the node has acknowledged the end.
@@ -229,7 +229,8 @@ async fn serve(terms: LeaseTerms, opened: SyncSender<Result<(Connection, u64)>>)
     _ = opened.send(Ok((Connection::new(requests, channel), stream.features)));
     let (_renew, mut renewals) = mpsc::unbounded_channel();
     let mut unanswered = Unanswered::default();
-    if let Err(end) = stream.serve(&mut unanswered, &mut received, &mut renewals).await {
+    let served = stream.serve(&mut unanswered, &mut received, &mut renewals, |_, _| ());
+    if let Err(end) = served.await {
         tracing::debug!(?end, "the connection to a node ended");
         current.send_replace(Some(Err(cause(end))));
     }

@@ -123,12 +123,14 @@ impl RequestStream {
         self.write(opcode, id, &body).await
     }
 
-    /// Carries out requests until the connection ends, or until all senders of requests are dropped.
+    /// Carries out requests until the connection ends, or until all senders of requests are dropped. `answered` gets the
+    /// opcode of each request that the node has carried out, and the body of the reply, also if no one waits for it.
     pub(super) async fn serve(
         &mut self,
         unanswered: &mut Unanswered,
         requests: &mut mpsc::UnboundedReceiver<OutgoingRequest>,
         renewals: &mut mpsc::UnboundedReceiver<OutgoingRequest>,
+        answered: impl Fn(u16, &Bytes),
     ) -> Result<(), End> {
         for (id, request) in &unanswered.requests {
             self.write(request.opcode, *id, &request.body).await?;
@@ -145,7 +147,11 @@ impl RequestStream {
                     let is_of = |(id, _): &(u64, _)| *id == reply.sequence;
                     let found = unanswered.requests.iter().position(is_of);
                     if let Some((_, request)) = found.and_then(|at| unanswered.requests.remove(at)) {
-                        _ = request.reply.send(reply.to(request.opcode)?);
+                        let reply = reply.to(request.opcode)?;
+                        if let Ok(body) = &reply {
+                            answered(request.opcode, body);
+                        }
+                        _ = request.reply.send(reply);
                     }
                 }
             }

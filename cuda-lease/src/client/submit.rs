@@ -44,10 +44,13 @@ pub struct Job<L = ()> {
 /// The request of a job, and the bytes that travel beside it.
 #[derive(Clone)]
 struct Payload {
-    /// The request, without the image and the number of input bytes. It has no lease until the job has one.
+    /// The request, without the token, the image and the number of input bytes. It has no lease until the job has one.
     request: wire::Submit,
     image: Bytes,
     input: Bytes,
+    /// Returns the token of the lease at the time of a request: a renewal, or a new key, replaces it while a job waits or
+    /// runs.
+    token: Arc<dyn Fn() -> Bytes + Send + Sync>,
     /// The callback that counts the sent bytes of the input.
     progress: Option<Arc<dyn Fn(u64) + Send + Sync>>,
 }
@@ -82,7 +85,8 @@ impl Job {
             trace: None,
             id: None,
         };
-        Self { payload: Payload { request, image, input: Bytes::new(), progress: None }, lease: () }
+        let (input, token, progress) = (Bytes::new(), Arc::new(Bytes::new), None);
+        Self { payload: Payload { request, image, input, token, progress }, lease: () }
     }
 }
 
@@ -227,17 +231,18 @@ impl Submitted {
 }
 
 impl Job {
-    /// Returns the job with the lease that runs it. `trace` is the span that it belongs to if the job states none.
+    /// Returns the job with the lease that runs it. `token` returns the token of the lease. `trace` is the span that it
+    /// belongs to if the job states none.
     pub(crate) fn with_lease(
         self,
         channel: &Channel,
         lease: u64,
-        token: Bytes,
+        token: impl Fn() -> Bytes + Send + Sync + 'static,
         trace: Option<TraceContext>,
     ) -> Submit<'_> {
-        let mut payload = self.payload;
+        let mut payload = Payload { token: Arc::new(token), ..self.payload };
         let request = &mut payload.request;
-        (request.lease, request.token, request.trace) = (lease, token, request.trace.or(trace));
+        (request.lease, request.trace) = (lease, request.trace.or(trace));
         Job { payload, lease: channel }
     }
 }
@@ -312,7 +317,9 @@ async fn repeat(mut channel: Channel, job: Payload) -> Result<Submitted> {
                 }
                 tracing::debug!(cause, "a submit is repeated on the next connection");
             }
-            Err(End::Refused(status, detail)) => return Err(channel.refused((status, detail))),
+            Err(End::Refused(status, detail) | End::Full(status, detail)) => {
+                return Err(channel.refused((status, detail)));
+            }
             Err(End::Broken(error)) => {
                 let detail = format!("the node broke the protocol: {error}");
                 return Err(channel.refused((Status::Internal, detail)));
@@ -344,10 +351,10 @@ async fn attempt(
     if job.image.len() <= wire::Submit::IMAGE_LIMIT {
         return send(connection, job, Some(job.image.clone()), may_have_run).await;
     }
-    let wire::Submit { lease, token, hash, .. } = &job.request;
+    let wire::Submit { lease, hash, .. } = &job.request;
     let put = async {
         let _only = images.lock().await;
-        put_blob(connection, *lease, token.clone(), *hash, job.image.clone()).await
+        put_blob(connection, *lease, (job.token)(), *hash, job.image.clone()).await
     };
     match put.await? {
         Ok(()) => send(connection, job, None, may_have_run).await,
@@ -362,8 +369,8 @@ async fn send(
     may_have_run: &mut bool,
 ) -> Result<Result<wire::Submitted, Refusal>, End> {
     let input_bytes = job.input.len() as u64;
-    let submit = wire::Submit { image, input_bytes, ..job.request.clone() };
     let (mut send, mut receive) = connection.open_bi().await?;
+    let submit = wire::Submit { image, input_bytes, token: (job.token)(), ..job.request.clone() };
     let mut out = Vec::new();
     put_frame(&mut out, wire::Submit::OPCODE, 0, 0, |out| submit.encode(out));
     if out.len() > wire::HEADER_BYTES + wire::FRAME_LIMIT as usize {

@@ -181,3 +181,27 @@ fn control_characters_of_a_node_are_escaped() {
     // A line break in a name does not begin another row.
     assert_eq!(hostile.run("inventory").done().lines().count(), 2);
 }
+
+/// Padding of all rows to the longest name would take gigabytes, and a width of 65,536 characters ends a program.
+#[test]
+fn long_names_of_a_node_are_cut_in_tables() {
+    let hostile = FalseNode::start(|opcode| match opcode {
+        Hello::OPCODE => welcome(VERSION),
+        Inventory::OPCODE => {
+            let device = |name: &str| {
+                let info = DeviceInfo::new("cpu", name);
+                let (capacity, free) = (1, 1);
+                DeviceEntry { info, capacity, free, leases: 0, max_leases: 1, fenced: false }
+            };
+            let mut devices = vec![device("short"); 5000];
+            devices.push(device(&"é".repeat(100_000)));
+            reply!(InventoryReply { devices, leases: None }, Inventory::OPCODE)
+        }
+        _ => None,
+    });
+    for line in ["inventory", "top"] {
+        let printed = hostile.run(line).done();
+        assert!(printed.contains("short") && printed.contains("éé…"), "{line}");
+        assert!(printed.len() < 2 << 20, "{line}: {} bytes", printed.len());
+    }
+}

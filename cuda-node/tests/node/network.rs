@@ -1,8 +1,10 @@
 //! Leases over a bad network: a relay delays, drops and reorders datagrams, and interrupts connections.
 
 use std::{
+    io::Write,
     ops::ControlFlow,
     sync::atomic::{AtomicBool, Ordering},
+    task::{Context, Waker},
     time::{Duration, Instant},
 };
 
@@ -10,6 +12,7 @@ use cuda_async::{LaunchConfig, iterate, launch, prelude::*};
 use cuda_core::Error;
 use cuda_lease::{Lease, LeaseBuilder};
 use relay::{Relay, RelayOptions};
+use tempfile::NamedTempFile;
 
 use crate::harness::{Kernels, Node, check, wait_until};
 
@@ -195,4 +198,42 @@ fn lease_is_renewed_while_its_session_resumes() {
         of("renewed_total") >= before + 2.0
     });
     drop(uploads);
+}
+
+/// The node has issued a new token by then, and the earlier one ends: a client without the new one would lose its lease.
+#[test]
+fn renewal_that_nobody_waits_for_gives_its_token_on_the_next_connection() {
+    let node = Node::start(&["--spares", "0", "--metrics", "127.0.0.1:0"]);
+    let (relay, lease) = through(&node, RelayOptions::default());
+    let lease = lease.lease_secs(600).without_renewal().acquire_blocking().unwrap();
+    let renew_and_drop = || {
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(std::pin::pin!(lease.renew(600)).poll(&mut cx).is_pending());
+    };
+    renew_and_drop();
+    wait_until("the lease has the token of its renewal", || lease.generation() == 2);
+    relay.update(|options| options.to_client.partitioned = true).unwrap();
+    renew_and_drop();
+    let of = |name: &str| node.metric(&format!("cuda_node_{name}"));
+    wait_until("the node has renewed the lease", || of("leases_renewed_total") >= 2.0);
+    wait_until("the connection is lost", || of("connections") == 0.0);
+    relay.update(|options| options.to_client.partitioned = false).unwrap();
+    wait_until("the lease has the token of its second renewal", || lease.generation() == 3);
+    check(&lease);
+}
+
+/// The node still counts the lost connection, because it gets the packets of the client a while longer.
+#[test]
+fn session_resumes_while_its_tenant_has_all_its_connections() {
+    let mut quotas = NamedTempFile::new().unwrap();
+    quotas.write_all(b"[defaults]\nmax_connections = 1\n").unwrap();
+    let node = Node::start(&["--quotas", quotas.path().to_str().unwrap()]);
+    let (relay, lease) = through(&node, RelayOptions::default());
+    let lease = lease.acquire_blocking().unwrap();
+    check(&lease);
+    relay.update(|options| options.to_client.partitioned = true).unwrap();
+    // Longer than the time after which a silent connection is lost.
+    std::thread::sleep(Duration::from_millis(5500));
+    relay.update(|options| options.to_client.partitioned = false).unwrap();
+    check(&lease);
 }

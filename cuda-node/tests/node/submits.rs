@@ -96,3 +96,15 @@ fn large_modules_of_many_submits_arrive() {
     });
     crate::harness::check(&lease);
 }
+
+/// Its token is that of the time when it is sent, also if it is sent again after a lost connection.
+#[test]
+fn submit_that_was_created_before_renewals_runs() {
+    let node = Node::start(&[]);
+    let lease = node.lease().acquire_blocking().unwrap();
+    let submit = lease.submit_job(square(3.0, 1000));
+    for _ in 0..2 {
+        lease.renew_blocking(60).unwrap();
+    }
+    check(submit.launch_blocking(), 3.0, 1000);
+}

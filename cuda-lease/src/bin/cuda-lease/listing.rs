@@ -13,6 +13,10 @@ use crate::{
     options::{ListArgs, NodeArgs, TopArgs},
 };
 
+/// The longest text in a cell of a table, in characters. A node states names of any length, and all rows are padded to the
+/// longest.
+const CELL: usize = 100;
+
 /// Prints the devices once.
 pub(crate) fn inventory(args: &ListArgs) -> Result<(), Failure> {
     let client = connect::client(&args.node)?;
@@ -148,11 +152,20 @@ impl Listing {
     }
 }
 
-/// Returns the lines of a table. The texts of the node are escaped.
+/// Returns the lines of a table. The texts of the node are escaped and cut.
 fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Vec<String> {
     let head = head.iter().map(|&title| title.to_owned()).collect();
-    let escape = |row: Vec<String>| row.iter().map(|cell| stdout::escaped(cell, &[])).collect();
+    let escape = |row: Vec<String>| row.iter().map(|cell| shown(cell)).collect();
     columns(&std::iter::once(head).chain(rows.map(escape)).collect::<Vec<_>>())
+}
+
+fn shown(text: &str) -> String {
+    let mut cell = stdout::escaped(text, &[]);
+    if let Some((end, _)) = cell.char_indices().nth(CELL) {
+        cell.truncate(end);
+        cell.push('…');
+    }
+    cell
 }
 
 fn state(lease: &LeaseEntry) -> &'static str {
