@@ -18,7 +18,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::{
+    fs::{FlockOperation, flock},
+    process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal},
+};
 
 use super::error::at;
 
@@ -100,7 +103,9 @@ impl Cgroups {
         for parent in &self.folders {
             let folder = parent.join(&name);
             fs::create_dir(&folder).map_err(|error| at(&folder, &error))?;
+            let lock = lock(&folder).map_err(|error| at(&folder, &error));
             cgroup.folders.push(folder);
+            cgroup.locks.push(lock?);
         }
         cgroup.limit_threads_and_time()?;
         Ok(cgroup)
@@ -123,7 +128,9 @@ impl Cgroups {
 
     /// Takes over the cgroup of a worker that an earlier supervisor has started.
     pub(super) fn hold(&self, folders: Vec<PathBuf>) -> WorkerCgroup {
-        WorkerCgroup { version: self.version, folders, has_share: false }
+        // Without a lock, another node may remove the cgroup after its last process has ended.
+        let locks = folders.iter().filter_map(|folder| lock(folder).ok()).collect();
+        WorkerCgroup { version: self.version, folders, locks, has_share: false }
     }
 }
 
@@ -228,22 +235,25 @@ fn checked(version: Version, folders: Vec<PathBuf>) -> Result<Cgroups, String> {
     Ok(cgroups)
 }
 
+/// Locks the folder of a cgroup until the file is closed. A supervisor that has ended locks nothing, whatever process id
+/// it had, in whatever namespace.
+fn lock(folder: &Path) -> io::Result<fs::File> {
+    let file = fs::File::open(folder)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
+}
+
 /// Removes the cgroups of supervisors that have ended. Kills the processes in them, except those that may outlive their
 /// supervisor: their cgroups stay.
 fn remove_left(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
         let Some(name) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
-        let ending = name.strip_prefix(ENDS);
-        let Some((id, _)) = ending.unwrap_or(name).split_once('-') else { continue };
-        // An earlier process with the id of this one, as in a container.
-        let is_earlier = id == process::id().to_string() && NEXT.load(Ordering::Relaxed) == 0;
-        if is_earlier || !Path::new("/proc").join(id).exists() {
-            if ending.is_some() {
-                kill_all(&entry.path());
-            }
-            _ = fs::remove_dir(entry.path());
+        let Ok(_lock) = lock(&entry.path()) else { continue };
+        if name.starts_with(ENDS) {
+            kill_all(&entry.path());
         }
+        _ = fs::remove_dir(entry.path());
     }
 }
 
@@ -277,6 +287,8 @@ pub(super) struct WorkerCgroup {
     version: Version,
     /// That of the memory is the first one.
     folders: Vec<PathBuf>,
+    /// The locks of the folders. They show other nodes that the supervisor lives.
+    locks: Vec<fs::File>,
     /// Whether it has a share of the processors of its own.
     has_share: bool,
 }
@@ -476,21 +488,24 @@ mod tests {
     fn cgroups_of_a_killed_supervisor_are_removed() {
         let root = stand_in(&[]);
         let node = root.path().join("node");
-        // No process has this id: it is above the greatest possible one.
-        let (left, used, other) = (
-            node.join("cuda-node-4194305-7"),
-            node.join("cuda-node-4194305-8"),
-            node.join(format!("cuda-node-{}-9", std::os::unix::process::parent_id())),
-        );
-        for folder in [&left, &used, &other] {
+        // The process ids say nothing about supervisors of other PID namespaces.
+        let own = format!("cuda-node-ends-{}-9", process::id());
+        let [left, own, used, other, another] =
+            ["cuda-node-4194305-7", &own, "cuda-node-4194305-8", "cuda-node-ends-4194305-9", "x"]
+                .map(|name| node.join(name));
+        for folder in [&left, &own, &used, &other, &another] {
             fs::create_dir(folder).unwrap();
         }
         fs::write(used.join("process"), "").unwrap();
+        let lives = lock(&other).unwrap();
         let mounts = mount(&root, "cgroup", "memory");
         let cgroups = Cgroups::open_in(&mounts, "4:memory:/node\n").unwrap();
         assert!(cgroups.to_string().starts_with("cgroup v1 in "), "{cgroups}");
-        assert!(!left.exists());
-        assert!(used.exists() && other.exists());
+        assert!(!left.exists() && !own.exists());
+        assert!(used.exists() && other.exists() && another.exists());
+        drop(lives);
+        remove_left(&node);
+        assert!(!other.exists() && another.exists());
     }
 
     /// 16 workers with 4,096 threads each used all threads of a machine, and kept the supervisor from running.

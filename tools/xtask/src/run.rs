@@ -95,6 +95,10 @@ fn run(step: &Step, alone: bool) -> io::Result<bool> {
     };
     command.env("XTASK", current_exe()?);
     let mut script = script(step);
+    if !alone {
+        // The log ends with the processor time: first that of the shell, then that of its commands.
+        script.insert_str(0, "trap times EXIT\n");
+    }
     // The steps of `target` take the longest together. The others use the time that they leave.
     if !alone && step.folder != Some("target") {
         script.insert_str(0, "renice -n 5 -p $$ >/dev/null || true\n");
