@@ -31,7 +31,7 @@ const STREAM_WINDOW: u32 = 16 << 20;
 /// and not acknowledged.
 const CONNECTION_WINDOW: u32 = 64 << 20;
 
-/// The flow-control window of a *narrow* connection: one that serves no lease, in the node. Other connections are
+/// The flow-control window of a *narrow* connection: one that has served no lease, in the node. Other connections are
 /// *wide*: they have [`CONNECTION_WINDOW`] and [`STREAMS`].
 #[cfg(feature = "server")]
 const NARROW_WINDOW: u32 = 256 << 10;
@@ -156,16 +156,13 @@ pub fn narrow_connection() -> Arc<quinn::TransportConfig> {
     config.into()
 }
 
-/// Makes a connection wide, because it serves a lease, or narrow again.
+/// Makes a connection wide, because it serves a lease. It stays so: a receive window that shrinks leaves the client the
+/// credit that it has, and one that grows again adds to it.
 #[cfg(feature = "server")]
-pub fn set_wide(connection: &quinn::Connection, is_wide: bool) {
-    let (window, streams) = match is_wide {
-        true => (CONNECTION_WINDOW, STREAMS),
-        false => (NARROW_WINDOW, NARROW_STREAMS),
-    };
-    connection.set_receive_window(window.into());
-    connection.set_send_window(window.into());
-    connection.set_max_concurrent_bi_streams(streams.into());
+pub fn widen(connection: &quinn::Connection) {
+    connection.set_receive_window(CONNECTION_WINDOW.into());
+    connection.set_send_window(CONNECTION_WINDOW.into());
+    connection.set_max_concurrent_bi_streams(STREAMS.into());
 }
 
 fn settings() -> quinn::TransportConfig {

@@ -436,8 +436,10 @@ impl ConnectionThread {
         let blobs = async {
             while let Some(hash) = asked.recv().await {
                 if let Some(image) = link.image(&hash) {
-                    // A refusal shows as a module that does not load.
-                    _ = put_blob(connection, grant.lease, grant.token(), hash, image).await?;
+                    let put = put_blob(connection, grant.lease, grant.token(), hash, image);
+                    // The module would never load, and its launches would wait for ever.
+                    let refused = |(status, detail)| End::Refused(status, detail);
+                    put.await?.map_err(refused)?;
                 }
                 needed.borrow_mut().remove(&hash);
             }

@@ -11,6 +11,7 @@
 use std::{
     fmt, fs,
     io::{self, ErrorKind},
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicU64, Ordering},
@@ -98,17 +99,33 @@ impl Cgroups {
     /// # Errors
     /// The file system fails.
     pub(super) fn create(&self, may_outlive: bool) -> io::Result<WorkerCgroup> {
-        let name = self.free_name(if may_outlive { "" } else { ENDS });
-        let mut cgroup = self.hold(Vec::new());
-        for parent in &self.folders {
-            let folder = parent.join(&name);
-            fs::create_dir(&folder).map_err(|error| at(&folder, &error))?;
-            let lock = lock(&folder).map_err(|error| at(&folder, &error));
-            cgroup.folders.push(folder);
-            cgroup.locks.push(lock?);
-        }
+        let kind = if may_outlive { "" } else { ENDS };
+        let mut cgroup = loop {
+            if let Some(locked) = self.create_locked(&self.free_name(kind))? {
+                break locked;
+            }
+        };
         cgroup.limit_threads_and_time()?;
         Ok(cgroup)
+    }
+
+    /// Creates cgroups with this name, and locks them. `None` if another supervisor, which starts at this moment, has
+    /// removed one of them before it was locked.
+    fn create_locked(&self, name: &str) -> io::Result<Option<WorkerCgroup>> {
+        let mut cgroup = self.hold(Vec::new());
+        for parent in &self.folders {
+            let folder = parent.join(name);
+            fs::create_dir(&folder).map_err(|error| at(&folder, &error))?;
+            let locked = lock(&folder);
+            cgroup.folders.push(folder.clone());
+            match locked {
+                Ok(lock) if is_present(&folder, &lock) => cgroup.locks.push(lock),
+                Ok(_) => return Ok(None),
+                Err(error) if is_taken(&error) => return Ok(None),
+                Err(error) => return Err(at(&folder, &error)),
+            }
+        }
+        Ok(Some(cgroup))
     }
 
     fn memory(&self) -> &Path {
@@ -241,6 +258,18 @@ fn lock(folder: &Path) -> io::Result<fs::File> {
     let file = fs::File::open(folder)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     Ok(file)
+}
+
+/// Whether another supervisor has removed the folder, or has locked it to do so.
+fn is_taken(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::WouldBlock)
+}
+
+/// Whether this open folder is the one with this name.
+fn is_present(folder: &Path, open: &fs::File) -> bool {
+    let inode = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+    let now = fs::metadata(folder).map(inode);
+    now.is_ok_and(|now| open.metadata().is_ok_and(|open| inode(open) == now))
 }
 
 /// Removes the cgroups of supervisors that have ended. Kills the processes in them, except those that may outlive their
@@ -399,6 +428,8 @@ impl Drop for WorkerCgroup {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use tempfile::TempDir;
 
     use super::*;
@@ -506,6 +537,28 @@ mod tests {
         drop(lives);
         remove_left(&node);
         assert!(!other.exists() && another.exists());
+    }
+
+    /// A node that starts removes what seems left, also between the creation of a cgroup and its lock.
+    #[test]
+    fn cgroups_are_created_while_other_nodes_start() {
+        let root = stand_in(&[]);
+        let mounts = mount(&root, "cgroup", "memory");
+        let cgroups = Cgroups::open_in(&mounts, "4:memory:/node\n").unwrap();
+        let (node, ends) = (root.path().join("node"), AtomicBool::new(false));
+        thread::scope(|scope| {
+            let removal = scope.spawn(|| {
+                while !ends.load(Ordering::Relaxed) {
+                    remove_left(&node);
+                }
+            });
+            let created: Vec<_> = (0..500).map(|_| cgroups.create(false)).collect();
+            ends.store(true, Ordering::Relaxed);
+            removal.join().unwrap();
+            for cgroup in created {
+                assert!(cgroup.unwrap().folders[0].exists());
+            }
+        });
     }
 
     /// 16 workers with 4,096 threads each used all threads of a machine, and kept the supervisor from running.

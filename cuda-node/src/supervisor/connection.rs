@@ -40,72 +40,52 @@ const REQUEST_BYTES: u32 = 4 << 10;
 /// A connection of a client.
 pub(super) struct Connection {
     connection: quinn::Connection,
-    wide: Mutex<WideStreams>,
+    width: Mutex<Width>,
     /// The requests that are being answered. Locked while the connection has a request stream.
     requests: tokio::sync::Mutex<JoinSet<()>>,
 }
 
-/// The streams of a connection that use memory of a lease.
+/// Whether a connection is wide ([`transport::widen`]).
 #[derive(Default)]
-struct WideStreams {
-    count: usize,
-    /// Whether the connection is wide ([`set_wide`](transport::set_wide)).
-    is_wide: bool,
+struct Width {
+    /// Whether a stream of the connection has used memory of a lease.
+    is_wanted: bool,
     /// Whether the connection has served a session.
     has_session: bool,
-    /// The place among the wide connections of the tenant, from the first such stream until the connection ends: what the
-    /// client has sent by then stays in memory.
+    /// The place among the wide connections of the tenant, until the connection ends.
     place: Option<Counted>,
 }
 
-/// While this exists, the connection is wide, if the tenant may have another wide connection.
-pub(super) struct Wide<'a>(&'a Connection);
-
 impl Connection {
     fn new(connection: quinn::Connection) -> Self {
-        let (wide, requests) = Default::default();
-        Self { connection, wide, requests }
+        let (width, requests) = Default::default();
+        Self { connection, width, requests }
     }
 
     /// A stream of the connection uses memory of a lease. While the tenant has enough wide connections, this one stays as
     /// it is, and the stream is slower.
-    pub(super) fn widen(&self, leases: &Leases, client: &Client) -> Wide<'_> {
-        self.wide.lock().count += 1;
+    pub(super) fn widen(&self, leases: &Leases, client: &Client) {
+        self.width.lock().is_wanted = true;
         self.widen_if_possible(leases, client);
-        Wide(self)
     }
 
     /// As [`widen`](Self::widen), for a lane of a session.
-    fn widen_for_session(&self, leases: &Leases, client: &Client) -> Wide<'_> {
-        self.wide.lock().has_session = true;
-        self.widen(leases, client)
+    fn widen_for_session(&self, leases: &Leases, client: &Client) {
+        self.width.lock().has_session = true;
+        self.widen(leases, client);
     }
 
     /// Takes a place among the wide connections, if a stream needs one. A client that connects again does so before the
     /// places of its earlier connections are free.
     fn widen_if_possible(&self, leases: &Leases, client: &Client) {
-        let mut wide = self.wide.lock();
-        if wide.count == 0 || wide.is_wide {
+        let mut width = self.width.lock();
+        if !width.is_wanted || width.place.is_some() {
             return;
         }
-        if wide.place.is_none() {
-            let of_sessions = wide.has_session;
-            wide.place = client.account.wide_place(of_sessions, || leases.count_of(&client.tenant));
-        }
-        if wide.place.is_some() {
-            transport::set_wide(&self.connection, true);
-            wide.is_wide = true;
-        }
-    }
-}
-
-impl Drop for Wide<'_> {
-    fn drop(&mut self) {
-        let mut wide = self.0.wide.lock();
-        wide.count -= 1;
-        if wide.count == 0 && wide.is_wide {
-            transport::set_wide(&self.0.connection, false);
-            wide.is_wide = false;
+        let of_sessions = width.has_session;
+        width.place = client.account.wide_place(of_sessions, || leases.count_of(&client.tenant));
+        if width.place.is_some() {
+            transport::widen(&self.connection);
         }
     }
 }
@@ -210,7 +190,7 @@ async fn serve_stream(
             match kept {
                 Ok(session) => {
                     drop(memory);
-                    let _wide = connection.widen_for_session(leases, client);
+                    connection.widen_for_session(leases, client);
                     if attach.is_resumed && attach.lane == Lane::Commands {
                         leases.metrics().resumed();
                     }

@@ -44,9 +44,8 @@ pub(super) async fn serve(
     match ran {
         Ok((jobs, reply)) => {
             let replied = Instant::now();
-            let wide = connection.widen(leases, client);
+            connection.widen(leases, client);
             reply_with(&mut send, reply).await?;
-            drop(wide);
             // The client has acknowledged all of the reply. Or it has read the reply and closed the stream before the
             // stream's end reached it.
             if send.stopped().await.is_ok() {
@@ -94,7 +93,7 @@ async fn run(
             Err(refusal) => return Ok(Err(refusal)),
         };
         drop(frame);
-        let wide = connection.widen(leases, client);
+        connection.widen(leases, client);
         let input = tokio::select! {
             input = receive.read_raw(submit.input_bytes as usize) => match input {
                 Ok(input) => Some(input),
@@ -102,7 +101,6 @@ async fn run(
             },
             () = leases.ended(lease) => None,
         };
-        drop(wide);
         match input {
             Some(input) => jobs.run(submit, image, input.into(), place).await,
             None => None,
@@ -114,13 +112,16 @@ async fn run(
     if let Some(reply) = reply {
         return Ok(Ok((jobs, reply)));
     }
-    // If the lease has ended, its cause is reported instead of the worker's exit.
-    let cause = leases.jobs(client, lease, &token).await.err();
+    Ok(Err(end_of_lease(leases.jobs(client, lease, &token).await.err())))
+}
+
+/// The refusal of a request whose lease ends meanwhile: the cause of its end, if that is known, or the worker's exit.
+fn end_of_lease(cause: Option<Refusal>) -> Refusal {
     let gone = || {
         let detail = "the worker of the lease ended; acquire a new lease";
         (Status::Disconnected, detail.to_owned())
     };
-    Ok(Err(cause.filter(|(status, _)| status.ends_lease()).unwrap_or_else(gone)))
+    cause.filter(|(status, _)| status.ends_lease()).unwrap_or_else(gone)
 }
 
 /// The refusal of an upload whose bytes were not read. One that arrives too slowly ends alone: uploads of the same
@@ -217,7 +218,7 @@ pub(super) async fn put_blob(
         }
     };
     // Before the wait for memory: the bytes that wait would fill a narrow window, and keep requests from arriving.
-    let wide = connection.widen(leases, client);
+    connection.widen(leases, client);
     let read = async {
         let memory = blobs.memory_for(put.bytes).await;
         Ok::<_, End>((Bytes::from(receive.read_raw(put.bytes as usize).await?), memory))
@@ -228,16 +229,20 @@ pub(super) async fn put_blob(
             Err(end) => {
                 let (status, detail) = not_read(end)?;
                 // What has arrived takes no more of the window of the connection.
-                drop((receive, wide));
+                drop(receive);
                 client.account.request().await;
                 refuse(&mut send, status, &detail).await;
                 return Ok(());
             }
         },
         // An upload that does not end would keep its memory from other leases of the tenant.
-        () = leases.ended(put.lease) => return Ok(()),
+        () = leases.ended(put.lease) => {
+            let (status, detail) =
+                end_of_lease(leases.blobs(client, put.lease, &put.token).await.err());
+            refuse(&mut send, status, &detail).await;
+            return Ok(());
+        }
     };
-    drop(wide);
     // The hash of 64 MiB takes tens of milliseconds.
     let (hashed, hash) = (bytes.clone(), put.hash);
     let checked = tokio::task::spawn_blocking(move || check_hash(&hashed, &hash));

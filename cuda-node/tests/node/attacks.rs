@@ -344,6 +344,48 @@ impl Drop for Frozen {
     }
 }
 
+/// Each change of the window of a connection gave its client as many bytes more.
+#[test]
+fn repeated_uploads_add_nothing_to_the_window_of_a_connection() {
+    attack(async |node| {
+        let mut client = RawClient::connect(&node.address).await;
+        let granted = client.allocate().await;
+        let blob = |hash, bytes| PutBlob {
+            lease: granted.lease,
+            token: granted.token.clone(),
+            hash,
+            bytes,
+        };
+        for _ in 0..20 {
+            let mut put = Stream::open(&client.connection).await;
+            let empty = blob(*blake3::hash(&[]).as_bytes(), 0);
+            put.frame(PutBlob::OPCODE, 0, 0, |out| empty.encode(out)).await;
+            put.reply().await.unwrap();
+        }
+        let before = memory(node);
+        // Two have memory of the node, the others wait for it, unread.
+        let mut uploads = tokio::task::JoinSet::new();
+        for number in 0..40 {
+            let mut put = Stream::open(&client.connection).await;
+            put.frame(PutBlob::OPCODE, 0, 0, |out| blob([number; 32], 64 << 20).encode(out)).await;
+            uploads.spawn(async move {
+                put.send.write_all(&[0; 15 << 20]).await.unwrap();
+                put
+            });
+        }
+        let all = async {
+            let mut taken = Vec::new();
+            while let Some(put) = uploads.join_next().await {
+                taken.push(put.unwrap());
+            }
+        };
+        // The node ends uploads that stand still for 10 seconds.
+        let all = tokio::time::timeout(Duration::from_secs(8), all).await;
+        assert!(all.is_err(), "the node has taken 600 MiB");
+        assert!(memory(node) < before + (256 << 20), "{before} bytes before");
+    });
+}
+
 /// A worker that does not end keeps its device from service, and no node from its start.
 #[test]
 fn worker_that_does_not_end_delays_no_start() {
