@@ -228,7 +228,7 @@ pub(super) async fn put_blob(
             Ok(read) => read,
             Err(end) => {
                 let (status, detail) = not_read(end)?;
-                // What has arrived takes no more of the window of the connection.
+                // Frees the part of the connection's window that the bytes of the upload have.
                 drop(receive);
                 client.account.request().await;
                 refuse(&mut send, status, &detail).await;

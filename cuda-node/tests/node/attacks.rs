@@ -3,7 +3,6 @@
 use std::{net::UdpSocket, time::Duration};
 
 use bytes::Bytes;
-use cuda_async::prelude::*;
 use cuda_core::protocol::{AllocId, Control, Region, Status, StreamId};
 use cuda_lease::wire::{
     Ack, Allocate, Attach, Attached, Chunk, Command, Exclusivity, Free, Lane, PutBlob, Renew,
@@ -13,7 +12,7 @@ use quinn::TransportConfig;
 use tempfile::TempDir;
 
 use crate::{
-    harness::{Kernels, LONG, Node, Signal, check, wait_until},
+    harness::{Kernels, LONG, Node, Signal, check, uploads_behind_kernels, wait_until},
     hostile::{attack, command, lost, memory, session, ticket},
     raw::{RawClient, Stream, block_on, refusal, request},
 };
@@ -973,16 +972,7 @@ fn idle_connections_keep_no_renewal_of_a_session_from_arriving() {
             client.control.reply().await.unwrap();
         }
         let lease = node.lease().min_vram(1 << 30).lease_secs(6).acquire_blocking().unwrap();
-        let kernels = Kernels::new(&lease).unwrap();
-        let streams: Vec<_> = (0..3).map(|_| lease.new_stream().unwrap()).collect();
-        let uploads: Vec<_> = streams
-            .iter()
-            .map(|stream| {
-                kernels.start_forever(stream).unwrap();
-                // SAFETY: no foreign code uses the output.
-                unsafe { h2d(vec![1u8; 60 << 20]).async_on(stream) }
-            })
-            .collect();
+        let uploads = uploads_behind_kernels(&lease);
         let of = |name: &str| node.metric(&format!("cuda_node_leases_{name}"));
         wait_until("the lease was renewed or has expired", || {
             assert!(of("ended_total{reason=\"expired\"}") == 0.0, "the lease was not renewed");

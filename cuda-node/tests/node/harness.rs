@@ -198,6 +198,21 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Starts three kernels that do not end, with an upload of 60 MiB behind each: the uploads fill the way to the worker.
+pub fn uploads_behind_kernels(lease: &Lease) -> impl Sized + use<> {
+    let kernels = Kernels::new(lease).unwrap();
+    let streams: Vec<_> = (0..3).map(|_| lease.new_stream().unwrap()).collect();
+    let uploads: Vec<_> = streams
+        .iter()
+        .map(|stream| {
+            kernels.start_forever(stream).unwrap();
+            // SAFETY: no foreign code uses the output.
+            unsafe { h2d(vec![1u8; 60 << 20]).async_on(stream) }
+        })
+        .collect();
+    (uploads, streams, kernels)
+}
+
 /// A device with kernels.
 pub struct Kernels {
     pub device: Device,

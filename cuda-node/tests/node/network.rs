@@ -14,7 +14,7 @@ use cuda_lease::{Lease, LeaseBuilder};
 use relay::{Relay, RelayOptions};
 use tempfile::NamedTempFile;
 
-use crate::harness::{Kernels, Node, check, wait_until};
+use crate::harness::{Kernels, Node, check, uploads_behind_kernels, wait_until};
 
 fn through(node: &Node, options: RelayOptions) -> (Relay, LeaseBuilder) {
     let relay = Relay::start(node.address.parse().unwrap(), options).unwrap();
@@ -177,16 +177,7 @@ fn lease_is_renewed_while_its_session_resumes() {
     let node = Node::start(&["--spares", "0", "--metrics", "127.0.0.1:0"]);
     let (relay, lease) = through(&node, RelayOptions::default());
     let lease = lease.min_vram(1 << 30).lease_secs(12).acquire_blocking().unwrap();
-    let kernels = Kernels::new(&lease).unwrap();
-    let streams: Vec<_> = (0..3).map(|_| lease.new_stream().unwrap()).collect();
-    let uploads: Vec<_> = streams
-        .iter()
-        .map(|stream| {
-            kernels.start_forever(stream).unwrap();
-            // SAFETY: no foreign code uses the output.
-            unsafe { h2d(vec![1u8; 60 << 20]).async_on(stream) }
-        })
-        .collect();
+    let uploads = uploads_behind_kernels(&lease);
     let of = |name: &str| node.metric(&format!("cuda_node_leases_{name}"));
     wait_until("the lease was renewed", || of("renewed_total") >= 1.0);
     relay.partition(true).unwrap();

@@ -109,7 +109,7 @@ fn worker_that_ends_slowly_does_not_fence_the_slot() {
     let mut node = Node::new(1);
     let lease = node.active(0, 100);
     node.table.free(at(0), lease).unwrap();
-    // Nobody was asked to kill it yet.
+    // The table has not asked for its kill yet.
     assert!(!node.table.worker_ends(at(0), lease));
     node.actions(0);
     for now in [4, 8, 12] {

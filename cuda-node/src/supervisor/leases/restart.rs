@@ -205,7 +205,7 @@ impl Leases {
                 Ok(process) => match self.take_over(&lease.lease.slot, process).await {
                     Ok(worker) => Some(worker),
                     Err(error) => {
-                        // The process was killed, and nobody knows whether its memory is free.
+                        // The process was killed. Whether its memory is free is unknown.
                         let (lease, device) = (lease.lease.id, &lease.lease.slot);
                         tracing::error!(lease, %device, %error, "the worker of an earlier node has unknown memory");
                         self.fence(device);

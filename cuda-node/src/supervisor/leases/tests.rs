@@ -83,31 +83,39 @@ fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A CPU device that cannot be opened while a flag is set.
-struct Breakable(CpuProvider, Arc<AtomicBool>);
+/// A CPU device that opens when a function has returned without an error.
+struct Opening<F>(F, CpuProvider);
+
+impl<F: Fn() -> Result<()>> Opening<F> {
+    fn after(before: F) -> Self {
+        Self(before, CpuProvider::default())
+    }
+}
 
 // SAFETY: passes everything on, and opens no backend of its own.
-unsafe impl Provider for Breakable {
+unsafe impl<F: Fn() -> Result<()> + Send + Sync + 'static> Provider for Opening<F> {
     fn scheme(&self) -> &'static str {
-        self.0.scheme()
+        self.1.scheme()
     }
 
     fn devices(&self) -> Result<Vec<DeviceInfo>> {
-        self.0.devices()
+        self.1.devices()
     }
 
     fn open(&self, ordinal: u32, notices: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
-        if self.1.load(Ordering::Relaxed) {
-            return Err(Error::NoDriver { detail: "it was removed".into() });
-        }
-        self.0.open(ordinal, notices)
+        (self.0)()?;
+        self.1.open(ordinal, notices)
     }
 }
 
 #[test]
 fn worker_that_cannot_start_has_not_died() {
     let is_broken = Arc::new(AtomicBool::new(false));
-    let provider = Breakable(CpuProvider::default(), is_broken.clone());
+    let is_so = is_broken.clone();
+    let provider = Opening::after(move || match is_so.load(Ordering::Relaxed) {
+        true => Err(Error::NoDriver { detail: "it was removed".into() }),
+        false => Ok(()),
+    });
     let place = Place::new(DeviceOptions::in_process(provider));
     is_broken.store(true, Ordering::Relaxed);
     let error = place.request().acquire_blocking().unwrap_err();
@@ -122,29 +130,19 @@ fn worker_that_cannot_start_has_not_died() {
 }
 
 /// A CPU device that opens when the sender is dropped.
-struct Slow(CpuProvider, Mutex<mpsc::Receiver<()>>);
-
-// SAFETY: passes everything on, and opens no backend of its own.
-unsafe impl Provider for Slow {
-    fn scheme(&self) -> &'static str {
-        self.0.scheme()
-    }
-
-    fn devices(&self) -> Result<Vec<DeviceInfo>> {
-        self.0.devices()
-    }
-
-    fn open(&self, ordinal: u32, notices: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
-        _ = self.1.lock().recv();
-        self.0.open(ordinal, notices)
-    }
+fn slow_device(opens: mpsc::Receiver<()>) -> LeasedDevice {
+    let opens = Mutex::new(opens);
+    device(Opening::after(move || {
+        _ = opens.lock().recv();
+        Ok(())
+    }))
 }
 
 /// Otherwise a tenant that ends its leases while their workers start has more workers, with their memory, than leases.
 #[tokio::test]
 async fn lease_that_ends_while_its_worker_starts_keeps_its_place_until_the_worker_has_ended() {
     let (slow, is_slow) = mpsc::channel();
-    let device = device(Slow(CpuProvider::default(), Mutex::new(is_slow)));
+    let device = slow_device(is_slow);
     let leases = Leases::new(table(), key(), vec![device], limits(), Audit::default(), None);
     let lease = leases.change(|state, now| {
         let request = LeaseRequest::new(client("alice").tenant, [1; 16], 1 << 20);
@@ -281,7 +279,7 @@ async fn request_that_has_waited_is_not_granted_without_the_audit_log() {
     while leases.change(|state, _| state.waiting.is_empty()) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // Nobody reads the FIFO.
+    // The FIFO has no reader.
     let reason = Some("x".repeat(2 << 20));
     leases.audit.write(&Decision { event: "ending", reason, ..Decision::default() });
     leases.change(|state, now| state.table.free(now, all[0])).unwrap();
@@ -376,7 +374,7 @@ fn connection_ends_after_the_requests_that_run_meanwhile() {
     });
     let (slow, is_slow) = mpsc::channel();
     runtime.build().unwrap().block_on(async {
-        let device = device(Slow(CpuProvider::default(), Mutex::new(is_slow)));
+        let device = slow_device(is_slow);
         let leases = Leases::new(table(), key(), vec![device], limits(), Audit::default(), None);
         let listen = (Ipv4Addr::LOCALHOST, 0).into();
         let (config, _) = ServerTls::insecure().config_for(listen).unwrap();
@@ -441,7 +439,7 @@ async fn end_that_a_preemption_announces_is_written() {
     assert!(leases.change(is_active), "the notice period is over");
 }
 
-/// What has happened cannot be refused.
+/// The answer says what has happened, although the disk does not have it.
 #[tokio::test]
 async fn end_that_cannot_be_written_is_reported() {
     let state = TempDir::new().unwrap();
