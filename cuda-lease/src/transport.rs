@@ -145,7 +145,7 @@ pub fn connection() -> Arc<quinn::TransportConfig> {
     settings().into()
 }
 
-/// Returns the settings of a node's connections. They are narrow at first: see [`set_wide`].
+/// Returns the settings of a node's connections. They are narrow at first: see [`widen`].
 #[cfg(feature = "server")]
 pub fn narrow_connection() -> Arc<quinn::TransportConfig> {
     let mut config = settings();
