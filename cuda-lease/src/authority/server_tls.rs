@@ -141,6 +141,7 @@ impl ServerTls {
                 let verifier = verifier(client_ca, revoked)?;
                 let (chain, key) = credentials.read()?;
                 check_usage(&credentials.certificate, &chain)?;
+                warn_of_validity(&credentials.certificate, &chain);
                 let config = builder
                     .with_client_cert_verifier(verifier.clone())
                     .with_single_cert(chain, key)
@@ -274,6 +275,16 @@ fn check_usage(path: &Path, chain: &[CertificateDer<'static>]) -> Result<(), Tls
     match own.extended_key_usage() {
         Ok(Some(usage)) if usage.value.server_auth => Ok(()),
         _ => Err(TlsError::NotForNodes { path: path.to_owned() }),
+    }
+}
+
+/// Warns of certificates of the node that clients refuse because of their dates. A clock may be wrong, so the node starts.
+fn warn_of_validity(path: &Path, chain: &[CertificateDer<'static>]) {
+    for certificate in parsed::<X509Certificate<'_>>(chain).filter(|one| !one.validity().is_valid())
+    {
+        let validity = certificate.validity();
+        let (file, from, until) = (path.display(), validity.not_before, validity.not_after);
+        tracing::warn!(%file, %from, %until, "a certificate of this node has expired or is not yet valid, so clients refuse the node");
     }
 }
 

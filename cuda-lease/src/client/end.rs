@@ -230,10 +230,14 @@ fn by_node(alert: u8, error: &ConnectionError) -> Option<Refusal> {
 fn by_client(alert: u8, error: &ConnectionError) -> Option<Refusal> {
     match alert {
         alert::NO_APPLICATION_PROTOCOL => other_protocol(),
-        alert::BAD_CERTIFICATE
-        | alert::UNSUPPORTED_CERTIFICATE
+        alert::CERTIFICATE_EXPIRED => {
+            let detail = format!(
+                "the certificate of the node is not valid at this time ({error}); its operator renews it, or correct the clock of this machine"
+            );
+            Some((Status::Unauthorized, detail))
+        }
+        alert::UNSUPPORTED_CERTIFICATE
         | alert::CERTIFICATE_REVOKED
-        | alert::CERTIFICATE_EXPIRED
         | alert::CERTIFICATE_UNKNOWN
         | alert::UNKNOWN_CA
         | alert::DECRYPT_ERROR => {

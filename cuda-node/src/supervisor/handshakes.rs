@@ -4,10 +4,11 @@ use std::{
     collections::BTreeMap,
     net::{IpAddr, Ipv6Addr},
     sync::Arc,
+    time::Duration,
 };
 
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::sync::Notify;
 
 /// The maximum number of handshakes at a time. Each uses some tens of KiB.
 const HANDSHAKES: usize = 512;
@@ -16,45 +17,71 @@ const HANDSHAKES: usize = 512;
 /// round trip (RFC 9000, section 8.1.2). Before that, the node keeps nothing about it.
 const RETRY: usize = 64;
 
+/// The time between the beginnings of two handshakes while clients have to show their addresses. The first step of one
+/// takes some tenths of a millisecond, in which the endpoint reads no packet of any connection.
+const PAUSE: Duration = Duration::from_millis(1);
+
 /// The handshakes of a node.
+///
+/// One begins at a time, of one address after another. So a client waits for the handshakes of its own address, and for
+/// one of each other address.
 ///
 /// A handshake beyond the limit takes the place of another one: of the oldest one of the address that has the most. So
 /// clients that never end their handshakes keep no other address out. They keep a client of their own address out only
 /// while they begin [`HANDSHAKES`] new ones within the time of one handshake.
 #[derive(Default)]
-pub(super) struct Handshakes(Mutex<State>);
+pub(super) struct Handshakes {
+    state: Mutex<State>,
+    /// Locked by the handshake that begins. Fair.
+    turn: Turn,
+}
+
+type Turn = tokio::sync::Mutex<()>;
 
 #[derive(Default)]
 struct State {
     next: u64,
-    /// The handshakes, in the order of their beginning. To drop the sender displaces one.
-    under_way: BTreeMap<u64, (IpAddr, oneshot::Sender<()>)>,
+    /// The handshakes, in the order of their beginning.
+    under_way: BTreeMap<u64, UnderWay>,
+}
+
+struct UnderWay {
+    address: IpAddr,
+    /// Locked by the handshake of the address that waits for the turn of the node, or has it.
+    turn: Arc<Turn>,
+    displaced: Arc<Notify>,
 }
 
 /// A handshake. It counts until it is dropped.
 pub(super) struct Handshake {
     handshakes: Arc<Handshakes>,
     number: u64,
-    place: oneshot::Receiver<()>,
+    turn: Arc<Turn>,
+    displaced: Arc<Notify>,
 }
 
 impl Handshakes {
     /// Returns whether a client has to show its address before its handshake begins.
     pub(super) fn require_retry(&self) -> bool {
-        self.0.lock().under_way.len() >= RETRY
+        self.state.lock().under_way.len() >= RETRY
     }
 
     /// Begins a handshake of a client at this address.
     pub(super) fn begin(self: &Arc<Self>, address: IpAddr) -> Handshake {
-        let (sender, place) = oneshot::channel();
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         if state.under_way.len() >= HANDSHAKES {
             state.displace();
         }
-        let number = state.next;
+        let (number, address) = (state.next, network(address));
         state.next += 1;
-        state.under_way.insert(number, (network(address), sender));
-        Handshake { handshakes: self.clone(), number, place }
+        let mut under_way = state.under_way.values();
+        let turn = under_way.find(|one| one.address == address).map(|one| one.turn.clone());
+        let turn = turn.unwrap_or_default();
+        let displaced = Arc::default();
+        let under_way = UnderWay { address, turn, displaced };
+        let (turn, displaced) = (under_way.turn.clone(), under_way.displaced.clone());
+        state.under_way.insert(number, under_way);
+        Handshake { handshakes: self.clone(), number, turn, displaced }
     }
 }
 
@@ -62,11 +89,11 @@ impl State {
     /// Ends the oldest handshake of the address that has the most.
     fn displace(&mut self) {
         let mut counts = BTreeMap::<IpAddr, (usize, u64)>::new();
-        for (number, (address, _)) in &self.under_way {
-            counts.entry(*address).or_insert((0, *number)).0 += 1;
+        for (number, one) in &self.under_way {
+            counts.entry(one.address).or_insert((0, *number)).0 += 1;
         }
         if let Some((_, oldest)) = counts.into_values().max_by_key(|(count, _)| *count) {
-            self.under_way.remove(&oldest);
+            self.under_way.remove(&oldest).into_iter().for_each(|one| one.displaced.notify_one());
         }
     }
 }
@@ -80,16 +107,26 @@ fn network(address: IpAddr) -> IpAddr {
 }
 
 impl Handshake {
+    /// Calls `first_step` in the turn of this handshake.
+    pub(super) async fn begin<T>(&self, first_step: impl FnOnce() -> T) -> T {
+        let _turn_of_address = self.turn.lock().await;
+        let _turn = self.handshakes.turn.lock().await;
+        let begun = first_step();
+        if self.handshakes.require_retry() {
+            tokio::time::sleep(PAUSE).await;
+        }
+        begun
+    }
+
     /// Waits until another handshake has taken the place of this one.
-    pub(super) async fn displaced(&mut self) {
-        // Nothing is ever sent.
-        _ = (&mut self.place).await;
+    pub(super) async fn displaced(&self) {
+        self.displaced.notified().await;
     }
 }
 
 impl Drop for Handshake {
     fn drop(&mut self) {
-        self.handshakes.0.lock().under_way.remove(&self.number);
+        self.handshakes.state.lock().under_way.remove(&self.number);
     }
 }
 
@@ -97,25 +134,49 @@ impl Drop for Handshake {
 mod tests {
     use super::*;
 
-    fn is_displaced(handshake: &mut Handshake) -> bool {
-        handshake.place.try_recv() == Err(oneshot::error::TryRecvError::Closed)
+    fn is_displaced(handshake: &Handshake) -> bool {
+        let mut displaced = std::pin::pin!(handshake.displaced());
+        displaced
+            .as_mut()
+            .poll(&mut std::task::Context::from_waker(std::task::Waker::noop()))
+            .is_ready()
     }
 
     #[test]
     fn address_with_the_most_handshakes_loses_its_oldest() {
         let handshakes = Arc::new(Handshakes::default());
         let at = |address: &str| handshakes.begin(address.parse().unwrap());
-        let mut client = at("10.0.0.1");
+        let client = at("10.0.0.1");
         let mut flood: Vec<_> = (0..HANDSHAKES - 1).map(|_| at("10.0.0.2")).collect();
         assert!(handshakes.require_retry());
         flood.extend((0..10).map(|_| at("10.0.0.2")));
         let another = at("10.0.0.3");
-        assert!(!is_displaced(&mut client));
-        let displaced: Vec<_> = flood.iter_mut().map(is_displaced).collect();
+        assert!(!is_displaced(&client));
+        let displaced: Vec<_> = flood.iter().map(is_displaced).collect();
         assert!(displaced[..11].iter().all(|is| *is) && !displaced[11..].contains(&true));
-        assert_eq!(handshakes.0.lock().under_way.len(), HANDSHAKES);
+        assert_eq!(handshakes.state.lock().under_way.len(), HANDSHAKES);
         drop((client, another, flood));
-        assert!(handshakes.0.lock().under_way.is_empty() && !handshakes.require_retry());
+        assert!(handshakes.state.lock().under_way.is_empty() && !handshakes.require_retry());
+    }
+
+    #[tokio::test]
+    async fn handshakes_begin_one_address_after_another() {
+        let handshakes = Arc::new(Handshakes::default());
+        let begun = Arc::new(Mutex::new(Vec::new()));
+        let mut tasks = tokio::task::JoinSet::new();
+        let held = handshakes.turn.lock().await;
+        for address in ["10.0.0.1"; 100].into_iter().chain(["10.0.0.2", "10.0.0.3"]) {
+            let (begun, handshake) = (begun.clone(), handshakes.begin(address.parse().unwrap()));
+            tasks.spawn(async move {
+                handshake.begin(|| begun.lock().push(address)).await;
+            });
+        }
+        // The tasks of this thread run until all of them wait.
+        tokio::task::yield_now().await;
+        drop(held);
+        tasks.join_all().await;
+        assert_eq!(begun.lock()[..3], ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
+        assert_eq!(begun.lock().len(), 102);
     }
 
     #[test]

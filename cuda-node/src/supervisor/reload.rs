@@ -40,6 +40,15 @@ impl Reload {
     /// # Errors
     /// [`Error`] names the file that cannot be used. Then nothing changes.
     pub(super) fn run(&self) -> Result<()> {
+        let done = self.read_all();
+        match &done {
+            Ok(()) => tracing::info!("certificates and quotas were read again"),
+            Err(error) => tracing::error!(%error, "nothing was reloaded"),
+        }
+        done
+    }
+
+    fn read_all(&self) -> Result<()> {
         let _running = self.running.lock();
         let read = self.tls.config_for(self.listen);
         let (read, verifier) =
@@ -53,7 +62,6 @@ impl Reload {
         if let Some(quotas) = quotas {
             self.leases.set_quotas(quotas);
         }
-        tracing::info!("certificates and quotas were read again");
         Ok(())
     }
 }

@@ -563,11 +563,12 @@ async fn accept(
 /// Completes a handshake. Returns the reason if the client is refused.
 async fn shake_hands(
     incoming: quinn::Incoming,
-    mut handshake: Handshake,
+    handshake: Handshake,
     tls: &ServerTls,
 ) -> Result<(quinn::Connection, ClientIdentity), String> {
+    let connecting = async { handshake.begin(|| incoming.accept()).await?.await };
     let connected = tokio::select! {
-        connected = tokio::time::timeout(HANDSHAKE, incoming) => connected,
+        connected = tokio::time::timeout(HANDSHAKE, connecting) => connected,
         () = handshake.displaced() => return Err("another handshake took the place of its own".into()),
     };
     let connected = connected.map_err(|_| "its handshake took too long")?;

@@ -35,13 +35,13 @@ fn node_with(quotas: &str, arguments: &[&str]) -> (Node, NamedTempFile) {
     (Node::start(&[&["--quotas", path], arguments].concat()), file)
 }
 
-/// Passes packets to a node, and of its replies only requests to show the address (Retry). So handshakes begin, and
+/// Passes packets to a node, from the address `own`, and of its replies only requests to show the address (Retry). So handshakes begin, and
 /// never end. After `limit` handshakes whose clients have shown their address, passes nothing. Returns its address, and
 /// the number of these handshakes.
-pub fn black_hole(node: SocketAddr, limit: usize) -> (SocketAddr, Arc<AtomicUsize>) {
+pub fn black_hole(node: SocketAddr, own: &str, limit: usize) -> (SocketAddr, Arc<AtomicUsize>) {
     let begun = Arc::new(AtomicUsize::new(0));
     let clients = UdpSocket::bind("127.0.0.1:0").unwrap();
-    let to_node = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to_node = UdpSocket::bind((own, 0)).unwrap();
     to_node.connect(node).unwrap();
     let address = clients.local_addr().unwrap();
     let (clients_too, to_node_too, count) =
@@ -88,7 +88,7 @@ fn first_packet(packet: &[u8]) -> (&[u8], u8) {
 fn handshakes_that_do_not_end_keep_no_client_out() {
     const BEGUN: usize = 600;
     attack(async |node| {
-        let (hole, begun) = black_hole(node.address.parse().unwrap(), BEGUN);
+        let (hole, begun) = black_hole(node.address.parse().unwrap(), "127.0.0.1", BEGUN);
         let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
         let tls = ClientTls::loopback();
         let (config, name) = (tls.config_for(hole).unwrap(), tls.server_name_for("127.0.0.1"));

@@ -18,7 +18,7 @@ use cuda_lease::{
 };
 use quinn::{ConnectionError, TransportConfig};
 use rcgen::{
-    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair,
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair, SanType,
 };
 use rustls::pki_types::CertificateDer;
 use tempfile::TempDir;
@@ -42,6 +42,14 @@ pub fn new_key() -> KeyPair {
 /// Issues a client certificate of the authority in the folder, valid for this time, to `NAME.pem` and `NAME.key`. Each
 /// file is replaced at once, as a program that renews certificates does.
 pub fn issue(folder: &Path, name: &str, tenant: &str, seconds: u64, key: &KeyPair) {
+    issue_with(folder, name, key, |params| {
+        params.distinguished_name.push(DnType::CommonName, tenant);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        params.not_after = params.not_before + Duration::from_secs(3600 + seconds);
+    });
+}
+
+fn issue_with(folder: &Path, name: &str, key: &KeyPair, set: impl FnOnce(&mut CertificateParams)) {
     let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
     let ca_key = KeyPair::from_pem(&read("ca.key")).unwrap();
     let issuer = Issuer::from_ca_cert_pem(&read("ca.pem"), ca_key).unwrap();
@@ -49,10 +57,8 @@ pub fn issue(folder: &Path, name: &str, tenant: &str, seconds: u64, key: &KeyPai
     let at = |since_epoch| rcgen::date_time_ymd(1970, 1, 1) + since_epoch;
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
-    params.distinguished_name.push(DnType::CommonName, tenant);
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     params.not_before = at(now - Duration::from_secs(3600));
-    params.not_after = at(now + Duration::from_secs(seconds));
+    set(&mut params);
     // A renewed certificate has another number, whatever its key is.
     params.serial_number = Some((now.as_nanos() as u64).into());
     let certificate = params.signed_by(key, &issuer).unwrap();
@@ -165,6 +171,36 @@ fn connection_ends_with_its_certificate_and_the_greeting_states_when() {
         assert_eq!((left / 1000 + 3600) / DAY, 365);
         assert!(bob.connection.close_reason().is_none());
     });
+}
+
+#[test]
+fn node_with_an_expired_certificate_says_so_and_so_do_its_clients() {
+    let folder = certificates();
+    issue_with(folder.path(), "node", &new_key(), |params| {
+        params.subject_alt_names = vec![SanType::IpAddress([127, 0, 0, 1].into())];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.not_after = params.not_before + Duration::from_secs(60);
+    });
+    let node = secured(folder.path(), &[]);
+    let lease = node.lease().tls(client(folder.path(), "alice"));
+    let error = lease.acquire_blocking().unwrap_err();
+    assert_eq!(error.status(), Some(Status::Unauthorized), "{error}");
+    assert!(error.to_string().contains("certificate of the node is not valid at"), "{error}");
+    drop(node);
+    // A node that cannot listen ends at once, with its log.
+    let file = |name: &str| folder.path().join(name);
+    let output = Command::new(program())
+        .args(["--listen", "192.0.2.1:1", "--device", "cpu", "--cert"])
+        .arg(file("node.pem"))
+        .arg("--key")
+        .arg(file("node.key"))
+        .arg("--client-ca")
+        .arg(file("ca.pem"))
+        .env("RUST_LOG", "warn")
+        .output()
+        .unwrap();
+    let log = String::from_utf8(output.stderr).unwrap();
+    assert!(log.contains("certificate of this node has expired"), "{log}");
 }
 
 #[test]
