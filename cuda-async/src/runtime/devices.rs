@@ -159,6 +159,8 @@ fn no_device(address: &str) -> Error {
         available += &format!(
             "; this program was built without it: enable the feature `{feature}` of `cuda-async`"
         );
+    } else if address.contains("://") {
+        available += "; a device of a node is `lease://HOST:PORT`";
     }
     Error::NoDevice { address: address.to_owned(), available }
 }
@@ -166,6 +168,13 @@ fn no_device(address: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn misspelled_address_of_a_lease_names_the_right_form() {
+        let hint = "`lease://HOST:PORT`";
+        assert!(no_device("leases://gpu:5701").to_string().contains(hint));
+        assert!(!no_device("cuda:70").to_string().contains(hint));
+    }
 
     #[test]
     fn device_that_is_not_compiled_in_names_its_feature() {

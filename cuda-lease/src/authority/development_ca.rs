@@ -327,6 +327,9 @@ impl DevelopmentCertificates {
         let path = self.certificate_path(name);
         let refused = |reason| DevelopmentCaError::NotRevocable { path: path.clone(), reason };
         let unreadable = |_| refused("it is not an X.509 certificate");
+        if path.symlink_metadata().is_err() {
+            return Err(refused("there is no such file; check the name of the client"));
+        }
         let (own, authority) =
             (pem::certificates(&path)?, pem::certificates(&self.certificate_path(AUTHORITY))?);
         let ([own, ..], [authority, ..]) = (&*own, &*authority) else {

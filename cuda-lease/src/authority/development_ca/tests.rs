@@ -227,6 +227,8 @@ fn revoked_certificates_are_added_to_the_list() {
     let (alice, bob) = (serial("alice.pem"), serial("bob.pem"));
     let revoke = |name: &str| certificates.clone().client(name).revoke();
     assert_eq!(revoke("alice").unwrap(), folder.join("ca.crl"));
+    let error = revoke("nobody").unwrap_err().to_string();
+    assert!(error.contains("nobody.pem cannot be revoked: there is no such file"), "{error}");
     revoke("alice").unwrap();
     assert_eq!(revoked(&folder), std::slice::from_ref(&alice));
     revoke("bob").unwrap();
