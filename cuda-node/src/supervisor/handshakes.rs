@@ -21,6 +21,9 @@ const RETRY: usize = 64;
 /// takes some tenths of a millisecond, in which the endpoint reads no packet of any connection.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// The received bytes that wait with a handshake for its turn. A client without 0-RTT sends 1 or 2 small packets.
+const WAITING: u64 = 16 << 10;
+
 /// The handshakes of a node.
 ///
 /// One begins at a time, of one address after another. So a client waits for the handshakes of its own address, and for
@@ -61,6 +64,14 @@ pub(super) struct Handshake {
 }
 
 impl Handshakes {
+    /// Limits the memory of the handshakes that wait for their turns.
+    pub(super) fn limit(config: &mut quinn::ServerConfig) {
+        config
+            .max_incoming(8 * HANDSHAKES)
+            .incoming_buffer_size(WAITING)
+            .incoming_buffer_size_total(WAITING * HANDSHAKES as u64);
+    }
+
     /// Returns whether a client has to show its address before its handshake begins.
     pub(super) fn require_retry(&self) -> bool {
         self.state.lock().under_way.len() >= RETRY

@@ -307,6 +307,7 @@ impl Node {
         let (mut config, verifier) = options.tls.config_for(options.listen).map_err(invalid)?;
         config.transport_config(transport::narrow_connection());
         config.retry_token_lifetime(RETRY_TOKENS);
+        Handshakes::limit(&mut config);
         let endpoint = {
             let _entered = runtime.enter();
             transport::endpoint(options.listen, Some(config.clone()), reset)
