@@ -154,19 +154,19 @@ impl quinn::crypto::HmacKey for Blake3Key {
     }
 }
 
-/// Opens a UDP socket. With `server`, it accepts connections. Without `reset`, its secret is random.
+/// Opens a UDP socket. With `server`, it accepts connections.
 ///
 /// # Errors
 /// Those of the socket.
 pub fn endpoint(
     address: SocketAddr,
-    server: Option<quinn::ServerConfig>,
-    reset: Option<ResetKey>,
+    server: Option<(quinn::ServerConfig, ResetKey)>,
 ) -> io::Result<quinn::Endpoint> {
     let mut config = quinn::EndpointConfig::default();
-    if let Some(reset) = reset {
+    let server = server.map(|(server, reset)| {
         reset.apply(&mut config);
-    }
+        server
+    });
     config.max_udp_payload_size(DATAGRAM).map_err(io::Error::other)?;
     let socket = UdpSocket::bind(address)?;
     // The system may give less, or have a limit below its default: then the socket stays as it is.

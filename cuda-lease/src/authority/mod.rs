@@ -35,4 +35,4 @@ pub use pem::PemError;
 #[cfg(feature = "server")]
 pub use server_tls::{ClientVerifier, ServerTls};
 pub use tls::{ALPN, TlsError};
-pub use token::{Claims, RandomnessError, Token, TokenError, TokenKey};
+pub use token::{Claims, Token, TokenError, TokenKey};

@@ -203,7 +203,7 @@ pub(super) fn endpoint(terms: &LeaseTerms) -> Result<quinn::Endpoint> {
         SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
         SocketAddr::V6(_) => ([0u16; 8], 0).into(),
     };
-    let endpoint = transport::endpoint(any, None, None);
+    let endpoint = transport::endpoint(any, None);
     let mut endpoint =
         endpoint.map_err(|error| Error::host("failed to open a UDP socket", &error))?;
     endpoint.set_default_client_config(terms.certificates.config());

@@ -288,15 +288,12 @@ impl Node {
             streams: STREAMS,
             module_bytes: MODULE_BYTES,
         };
-        let (key, reset) = match &folder {
-            None => (TokenKey::random().map_err(invalid)?, None),
-            Some(folder) => {
-                let key = folder
-                    .key()
-                    .map_err(|error| Error::host("failed to read the key of the node", &error))?;
-                (TokenKey::from_bytes(key), Some(transport::ResetKey::derive(&key)))
-            }
+        let key = match &folder {
+            None => StateFolder::new_key(),
+            Some(folder) => folder.key(),
         };
+        let key = key.map_err(|error| Error::host("failed to get the key of the node", &error))?;
+        let (key, reset) = (TokenKey::from_bytes(key), transport::ResetKey::derive(&key));
         let audit = match &options.audit {
             None => Audit::default(),
             Some(path) => Audit::append_to(path).map_err(|error| {
@@ -310,7 +307,7 @@ impl Node {
         Handshakes::limit(&mut config);
         let endpoint = {
             let _entered = runtime.enter();
-            transport::endpoint(options.listen, Some(config.clone()), reset)
+            transport::endpoint(options.listen, Some((config.clone(), reset)))
         };
         let failed = |error| Error::host(format!("failed to listen on {}", options.listen), &error);
         let endpoint = endpoint.map_err(failed)?;

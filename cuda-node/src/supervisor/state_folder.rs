@@ -156,9 +156,18 @@ impl StateFolder {
                 io::Error::new(ErrorKind::InvalidData, message)
             });
         }
+        let key = Self::new_key()?;
+        self.write(name, &key)?;
+        Ok(key)
+    }
+
+    /// Draws a key. It is that of a node without a folder.
+    ///
+    /// # Errors
+    /// The system gives no random numbers.
+    pub(super) fn new_key() -> io::Result<[u8; 32]> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).map_err(io::Error::other)?;
-        self.write(name, &key)?;
         Ok(key)
     }
 
@@ -356,6 +365,7 @@ mod tests {
         assert_eq!(left.first_id, 1);
         let key = state.key().unwrap();
         assert_eq!(state.key().unwrap(), key);
+        assert_ne!(StateFolder::new_key().unwrap(), key);
         assert!(
             StateFolder::open(&root).is_err_and(|error| error.to_string().contains("another node"))
         );

@@ -299,14 +299,16 @@ mod tests {
         let listen = "127.0.0.1:0".parse().unwrap();
         let (mut config, _) = ServerTls::insecure().config_for(listen).unwrap();
         config.transport_config(transport::connection());
-        let server = transport::endpoint(listen, Some(config), None).unwrap();
+        let server =
+            transport::endpoint(listen, Some((config, transport::ResetKey::derive(&[0; 32]))))
+                .unwrap();
         let address = server.local_addr().unwrap();
         let accepted = tokio::spawn(async move {
             let connection = server.accept().await.unwrap().await.unwrap();
             let (_send, receive) = connection.accept_bi().await.unwrap();
             (receive, server, connection, _send)
         });
-        let client = transport::endpoint(listen, None, None).unwrap();
+        let client = transport::endpoint(listen, None).unwrap();
         let tls = ClientTls::loopback();
         let mut config = tls.config_for(address).unwrap();
         config.transport_config(transport::connection());

@@ -378,9 +378,11 @@ fn connection_ends_after_the_requests_that_run_meanwhile() {
         let leases = Leases::new(table(), key(), vec![device], limits(), Audit::default(), None);
         let listen = (Ipv4Addr::LOCALHOST, 0).into();
         let (config, _) = ServerTls::insecure().config_for(listen).unwrap();
-        let node = transport::endpoint(listen, Some(config), None).unwrap();
+        let node =
+            transport::endpoint(listen, Some((config, transport::ResetKey::derive(&[0; 32]))))
+                .unwrap();
         let (address, tls) = (node.local_addr().unwrap(), ClientTls::loopback());
-        let endpoint = transport::endpoint(listen, None, None).unwrap();
+        let endpoint = transport::endpoint(listen, None).unwrap();
         let (config, name) = (tls.config_for(address), tls.server_name_for("127.0.0.1"));
         let connecting = endpoint.connect_with(config.unwrap(), address, &name.unwrap()).unwrap();
         let accepted = async { node.accept().await.unwrap().await };
@@ -540,7 +542,9 @@ fn active(leases: &Arc<Leases>, client: &Client) -> LeaseId {
 fn reload(leases: &Arc<Leases>) -> Reload {
     let (tls, listen) = (ServerTls::insecure(), (Ipv4Addr::LOCALHOST, 0).into());
     let (config, verifier) = tls.config_for(listen).unwrap();
-    let endpoint = transport::endpoint(listen, Some(config.clone()), None).unwrap();
+    let endpoint =
+        transport::endpoint(listen, Some((config.clone(), transport::ResetKey::derive(&[0; 32]))))
+            .unwrap();
     let (verifier, leases) = (watch::Sender::new(verifier), leases.clone());
     let running = Mutex::default();
     Reload { tls, listen, quotas: None, endpoint, config, verifier, leases, running }
