@@ -192,11 +192,11 @@ fn connections_without_leases_occupy_bounded_memory() {
     });
 }
 
-/// Sends the same frame on seven streams of each of 16 connections. Returns the memory by which the node has grown when all
+/// Sends the same frame on seven streams of each of 32 connections. Returns the memory by which the node has grown when all
 /// frames have arrived.
 async fn memory_for_frames(node: &Node, opcode: u16, body: Vec<u8>) -> u64 {
     let mut clients = Vec::new();
-    for _ in 0..16 {
+    for _ in 0..32 {
         clients.push(RawClient::connect(&node.address).await);
     }
     let before = memory(node);
@@ -232,7 +232,7 @@ fn refused_uploads_that_wait_for_their_answers_occupy_bounded_memory() {
         let mut body = Vec::new();
         PutBlob { lease: 1, token, hash: [1; 32], bytes: 1 }.encode(&mut body);
         let grown = memory_for_frames(&node, PutBlob::OPCODE, body).await;
-        assert!(grown < 80 << 20, "the memory has grown by {grown} bytes");
+        assert!(grown < 140 << 20, "the memory has grown by {grown} bytes");
     });
 }
 
@@ -274,6 +274,7 @@ fn repeated_submits_that_wait_for_the_first_one_occupy_bounded_memory() {
         let image = Bytes::from_static(include_bytes!("../../../kernels/faults.ptx"));
         let first =
             Submit { hash: *blake3::hash(&image).as_bytes(), image: Some(image), ..submit.clone() };
+        wait_until("the worker of the start has ended", || node.workers().len() == 1);
         let worker = node.workers()[0];
         let before = processor_time(worker);
         let mut stream = Stream::open(&client.connection).await;
@@ -283,7 +284,7 @@ fn repeated_submits_that_wait_for_the_first_one_occupy_bounded_memory() {
         let image = Some(Bytes::from(vec![0; (1 << 20) - 1000]));
         Submit { image, ..submit }.encode(&mut body);
         let grown = memory_for_frames(&node, Submit::OPCODE, body).await;
-        assert!(grown < 80 << 20, "the memory has grown by {grown} bytes");
+        assert!(grown < 140 << 20, "the memory has grown by {grown} bytes");
     });
 }
 
