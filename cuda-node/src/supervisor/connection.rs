@@ -164,17 +164,27 @@ async fn serve_stream(
         refuse(&mut send, Status::BadRequest, &detail).await;
         return Err(End::Refused(Status::BadRequest, detail));
     };
-    match first? {
+    let first = first?;
+    receive.release();
+    match first {
         First::Hello(hello, id) => {
-            drop(memory);
+            let (greeting, shared) = (greet(&hello, client), hello.features & features::ALL);
+            drop((hello, memory));
             let Ok(mut requests) = connection.requests.try_lock() else {
                 let detail = "the connection has a request stream; send the requests there";
                 refuse(&mut send, Status::BadRequest, detail).await;
                 return Err(End::Refused(Status::BadRequest, detail.into()));
             };
             receive.set_limit(REQUEST_BYTES);
-            let served =
-                serve_requests(leases, client, (hello, id), &mut requests, send, receive).await;
+            let served = serve_requests(
+                leases,
+                client,
+                (greeting, id),
+                shared,
+                &mut requests,
+                (send, receive),
+            )
+            .await;
             requests.shutdown().await;
             served
         }
@@ -205,8 +215,7 @@ async fn serve_stream(
             }
         }
         First::PutBlob(put) => {
-            drop(memory);
-            submit::put_blob(leases, client, connection, put, send, receive).await
+            submit::put_blob(leases, client, connection, (put, memory), send, receive).await
         }
         // The frame has the image, so its memory stays until the submit is admitted or refused.
         First::Submit(submit) => {
@@ -218,17 +227,19 @@ async fn serve_stream(
 /// A reply: its opcode and its body.
 type Reply = Result<(u16, Vec<u8>), Refusal>;
 
-/// Greets the client, then answers its requests. Requests do not wait for each other.
+/// Greets the client, then answers its requests. Requests do not wait for each other. `shared` are the features that both
+/// sides have.
 async fn serve_requests(
     leases: &Arc<Leases>,
     client: &Client,
-    (hello, id): (Hello, u64),
+    (greeting, id): (Reply, u64),
+    shared: u64,
     waiting: &mut JoinSet<()>,
-    mut send: SendStream,
-    mut receive: FrameStream,
+    (mut send, mut receive): (SendStream, FrameStream),
 ) -> Result<(), End> {
-    reply(&mut send, id, greet(&hello, client)).await?;
-    if hello.oldest > VERSION || hello.newest < VERSION {
+    let is_supported = greeting.is_ok();
+    reply(&mut send, id, greeting).await?;
+    if !is_supported {
         return Ok(());
     }
     let (answers, mut answered) = mpsc::channel(OUTSTANDING);
@@ -247,7 +258,6 @@ async fn serve_requests(
                     continue;
                 }
                 let (leases, client, answers) = (leases.clone(), client.clone(), answers.clone());
-                let shared = hello.features & features::ALL;
                 waiting.spawn(async move {
                     client.account.request().await;
                     let answer = answer(request, shared, &leases, &client).await;

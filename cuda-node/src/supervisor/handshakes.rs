@@ -1,6 +1,7 @@
 //! Handshakes: connections whose client is not known yet. Anyone who reaches the node can begin them.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     net::{IpAddr, Ipv6Addr},
     sync::Arc,
@@ -29,9 +30,10 @@ const WAITING: u64 = 16 << 10;
 /// One begins at a time, of one address after another. So a client waits for the handshakes of its own address, and for
 /// one of each other address.
 ///
-/// A handshake beyond the limit takes the place of another one: of the oldest one of the address that has the most. So
-/// clients that never end their handshakes keep no other address out. They keep a client of their own address out only
-/// while they begin [`HANDSHAKES`] new ones within the time of one handshake.
+/// A handshake beyond the limit takes the place of another one: of the oldest one of the address that has the most, or of
+/// the addresses that have as many. So clients that never end their handshakes keep no other address out. They keep a
+/// client out only if they have its address, or [`HANDSHAKES`] addresses, and while they begin [`HANDSHAKES`] new ones
+/// within the time of one handshake.
 #[derive(Default)]
 pub(super) struct Handshakes {
     state: Mutex<State>,
@@ -97,13 +99,15 @@ impl Handshakes {
 }
 
 impl State {
-    /// Ends the oldest handshake of the address that has the most.
+    /// Ends the oldest handshake of the address that has the most, or of the addresses that have as many.
     fn displace(&mut self) {
         let mut counts = BTreeMap::<IpAddr, (usize, u64)>::new();
         for (number, one) in &self.under_way {
             counts.entry(one.address).or_insert((0, *number)).0 += 1;
         }
-        if let Some((_, oldest)) = counts.into_values().max_by_key(|(count, _)| *count) {
+        let displaced =
+            counts.into_values().max_by_key(|(count, oldest)| (*count, Reverse(*oldest)));
+        if let Some((_, oldest)) = displaced {
             self.under_way.remove(&oldest).into_iter().for_each(|one| one.displaced.notify_one());
         }
     }
@@ -143,6 +147,8 @@ impl Drop for Handshake {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
 
     fn is_displaced(handshake: &Handshake) -> bool {
@@ -188,6 +194,23 @@ mod tests {
         tasks.join_all().await;
         assert_eq!(begun.lock()[..3], ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
         assert_eq!(begun.lock().len(), 102);
+    }
+
+    /// The client has the highest address of all.
+    #[test]
+    fn of_addresses_with_as_many_handshakes_the_oldest_is_displaced() {
+        let handshakes = Arc::new(Handshakes::default());
+        let flood = |first: [u8; 4]| -> Vec<_> {
+            let first = Ipv4Addr::from(first).to_bits();
+            let addresses =
+                (1..HANDSHAKES as u32).map(|number| Ipv4Addr::from_bits(first + number));
+            addresses.map(|address| handshakes.begin(address.into())).collect()
+        };
+        let earlier = flood([10, 0, 0, 0]);
+        let client = handshakes.begin("2001:db8::1".parse().unwrap());
+        let later = flood([10, 1, 0, 0]);
+        assert!(!is_displaced(&client));
+        assert!(earlier.iter().all(is_displaced) && !later.iter().any(is_displaced));
     }
 
     #[test]

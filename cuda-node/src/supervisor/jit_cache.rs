@@ -157,23 +157,32 @@ fn is_cache(path: &Path) -> bool {
             (bytes, files) = (bytes + found.len(), files + 1);
             let is_folder = found.is_dir();
             let is_own_file = found.is_file() && found.nlink() == 1 && depth > 0;
-            if depth > DEEPEST
-                || files > MOST_FILES
-                || bytes > LARGEST
-                || !(is_folder || is_own_file)
-            {
+            if depth > DEEPEST || bytes > LARGEST || !(is_folder || is_own_file) {
                 return Ok(false);
             }
             if is_folder {
                 fs::set_permissions(&path, fs::Permissions::from_mode(0o700))?;
-                for entry in fs::read_dir(&path)? {
-                    waiting.push((entry?.path(), depth + 1));
-                }
+                let left = MOST_FILES.saturating_sub(files + waiting.len());
+                let Some(entries) = entries(&path, left)? else { return Ok(false) };
+                waiting.extend(entries.into_iter().map(|entry| (entry, depth + 1)));
             }
         }
         Ok(true)
     };
     is_cache().unwrap_or(false)
+}
+
+/// The entries of a folder. `None` if there are more than `most`: those of a hostile worker could fill the memory of the
+/// supervisor.
+fn entries(folder: &Path, most: usize) -> io::Result<Option<Vec<PathBuf>>> {
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        if entries.len() >= most {
+            return Ok(None);
+        }
+        entries.push(entry?.path());
+    }
+    Ok(Some(entries))
 }
 
 /// Removes a file, or a folder with its contents, by way of an empty place `trash`. Folders inside of each other move
@@ -386,6 +395,22 @@ mod tests {
         };
         assert_eq!(after(large).0, 0);
         assert_eq!(after(|cache| fs::write(cache.join("kernel"), "").unwrap()).0, 1);
+    }
+
+    #[test]
+    fn folder_with_many_entries_is_not_read_to_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..10 {
+            fs::write(folder.path().join(number.to_string()), "").unwrap();
+        }
+        assert_eq!(entries(folder.path(), 10).unwrap().map(|entries| entries.len()), Some(10));
+        assert!(entries(folder.path(), 9).unwrap().is_none());
+        let many = |cache: &Path| {
+            for number in 0..MOST_FILES {
+                fs::write(cache.join(number.to_string()), "").unwrap();
+            }
+        };
+        assert_eq!(after(many).0, 0);
     }
 
     #[test]

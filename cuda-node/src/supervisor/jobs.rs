@@ -33,8 +33,8 @@ const WAITING: usize = 16;
 /// at most 384 MiB of host memory in the supervisor.
 const WAITING_BYTES: u64 = 128 << 20;
 
-/// The maximum number of bytes of images that the submits of a lease keep in memory while they wait. Images of others
-/// stay as long as they are among the blobs of the tenant.
+/// The maximum number of bytes of images that the submits of a lease keep in memory while they wait, also for their input.
+/// Images of others stay as long as they are among the blobs of the tenant.
 const IMAGE_BYTES: u64 = 128 << 20;
 
 /// The maximum number of output bytes that the clients of a lease have not read. A submit runs when its output fits.
@@ -102,16 +102,19 @@ async fn arrival(mut answer: Answer) -> Option<Reply> {
     answer.wait_for(Option::is_some).await.ok()?.clone()
 }
 
-/// A place in the queue, with its bytes.
-pub(super) type Place = (OwnedSemaphorePermit, Reserved);
+/// A place in the queue, with the memory of the input.
+pub(super) struct Place {
+    _submit: OwnedSemaphorePermit,
+    _input: Reserved,
+    /// The image, if there is memory for it.
+    image: Option<(Bytes, Reserved)>,
+}
 
 /// A submit with its bytes.
 struct Queued {
     job: Submit,
-    /// The image, with its memory.
-    image: Option<(Bytes, Reserved)>,
     input: Bytes,
-    _place: Place,
+    place: Place,
     /// The time of its arrival.
     at: Instant,
     reply: watch::Sender<Option<Reply>>,
@@ -154,32 +157,29 @@ impl Jobs {
         self.answers.lock().forget(id);
     }
 
-    /// Reserves a place for a submit with an input of `bytes` bytes, before its bytes are read.
+    /// Reserves a place for a submit with this image and an input of `bytes` bytes, before the input is read.
     ///
     /// # Errors
     /// The queue is full.
-    pub(super) fn reserve(&self, bytes: u64) -> Result<Place, Refusal> {
-        let place = self.places.clone().try_acquire_owned().ok();
-        place.zip(self.inputs.try_reserve(bytes)).ok_or_else(|| {
+    pub(super) fn reserve(&self, bytes: u64, image: Bytes) -> Result<Place, Refusal> {
+        let submit = self.places.clone().try_acquire_owned().ok();
+        let reserved = submit.zip(self.inputs.try_reserve(bytes));
+        let (_submit, _input) = reserved.ok_or_else(|| {
             let text = format!(
                 "the submit with {bytes} bytes of input is refused: the submits of a lease that wait or run are at most \
                  {WAITING} with {WAITING_BYTES} bytes of input; repeat it after the next reply"
             );
             (Status::CapacityExceeded, text)
-        })
+        })?;
+        let memory = self.images.try_reserve(image.len() as u64);
+        Ok(Place { _submit, _input, image: memory.map(|memory| (image, memory)) })
     }
 
     /// Runs a submit behind the earlier ones, unless one with its id is known. Returns `None` if the worker has exited.
     /// The status of the reply is [`Status::NotFound`] if the worker needs the image, and the node has dropped it
     /// meanwhile. Such a reply is not kept.
     /// Dropping the future does not stop the kernel.
-    pub(super) async fn run(
-        &self,
-        job: Submit,
-        image: Bytes,
-        input: Bytes,
-        _place: Place,
-    ) -> Option<Reply> {
+    pub(super) async fn run(&self, job: Submit, input: Bytes, place: Place) -> Option<Reply> {
         let answer = {
             let mut answers = self.answers.lock();
             let known = job.id.and_then(|id| answers.by_id.get(&id).cloned());
@@ -191,10 +191,8 @@ impl Jobs {
                         answers.by_id.insert(id, answer.clone());
                     }
                     self.meter.uploaded(job.input_bytes);
-                    let (memory, at) =
-                        (self.images.try_reserve(image.len() as u64), Instant::now());
-                    let image = memory.map(|memory| (image, memory));
-                    self.queue.send(Queued { job, image, input, _place, at, reply }).ok()?;
+                    let at = Instant::now();
+                    self.queue.send(Queued { job, input, place, at, reply }).ok()?;
                     answer
                 }
             }
@@ -253,13 +251,13 @@ async fn serve(
 async fn run(
     socket: &mut UnixStream,
     blobs: &Blobs,
-    Queued { job, image, input, .. }: &Queued,
+    Queued { job, input, place, .. }: &Queued,
 ) -> io::Result<(JobDone, Vec<u8>)> {
     send_frame(socket, Submit::OPCODE, 0, |out| job.encode(out)).await?;
     socket.write_all(input).await?;
     let mut done = read_done(socket).await?;
     if done.status == Status::NotFound {
-        let kept = image.as_ref().map(|(image, _)| image.clone());
+        let kept = place.image.as_ref().map(|(image, _)| image.clone());
         let image = kept.or_else(|| blobs.get(&job.hash));
         // Without the image the job fails.
         let bytes = image.clone().unwrap_or_default();
@@ -338,8 +336,8 @@ mod tests {
 
     /// Runs a submit. The result arrives in the task.
     fn run(jobs: &Arc<Jobs>, submit: Submit) -> tokio::task::JoinHandle<Option<Reply>> {
-        let (jobs, place) = (jobs.clone(), jobs.reserve(0).unwrap());
-        tokio::spawn(async move { jobs.run(submit, Bytes::new(), Bytes::new(), place).await })
+        let (jobs, place) = (jobs.clone(), jobs.reserve(0, Bytes::new()).unwrap());
+        tokio::spawn(async move { jobs.run(submit, Bytes::new(), place).await })
     }
 
     /// Serves one submit with this output, as the worker does.
@@ -467,17 +465,10 @@ mod tests {
         for number in 0..10 {
             let (hash, image) = ([number; 32], Bytes::from(vec![0; 60 << 20]));
             blobs.insert(hash, image.clone());
-            let (jobs, place) = (jobs.clone(), jobs.reserve(0).unwrap());
+            let (jobs, place) = (jobs.clone(), jobs.reserve(0, image).unwrap());
             waiting.spawn(async move {
-                let reply = jobs
-                    .run(
-                        Submit { hash, ..submit(Some([number; 16]), 0) },
-                        image,
-                        Bytes::new(),
-                        place,
-                    )
-                    .await
-                    .unwrap();
+                let job = Submit { hash, ..submit(Some([number; 16]), 0) };
+                let reply = jobs.run(job, Bytes::new(), place).await.unwrap();
                 (number, reply.done.status)
             });
             // The submit is in the queue.

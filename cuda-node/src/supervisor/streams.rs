@@ -148,14 +148,22 @@ impl FrameStream {
         mut with: impl FnMut(Frame<'_>) -> Result<T, End>,
     ) -> Result<T, End> {
         loop {
+            // Also that of a frame of which all bytes have arrived.
+            self.check_length()?;
             if let Some(frames) = self.buffer.take_first()?
                 && let Some(frame) = frames.iter().next()
             {
                 return with(frame);
             }
-            self.check_length()?;
             self.fill().await?;
         }
+    }
+
+    /// Frees the memory of the frames that were read. Bytes behind them stay.
+    pub(super) fn release(&mut self) {
+        let mut arrived = std::mem::take(&mut self.buffer);
+        self.buffer.extend(arrived.buffer());
+        self.step = SMALLEST_STEP;
     }
 
     /// Checks the length of the frame that is arriving.
@@ -280,14 +288,66 @@ pub(super) async fn refuse(stream: &mut SendStream, status: Status, detail: &str
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use cuda_lease::{
         authority::{ClientTls, ServerTls},
         internals::transport,
     };
 
     use super::*;
+
+    /// The two ends of a connection, with the endpoint of the client.
+    async fn connect() -> (quinn::Connection, quinn::Connection, quinn::Endpoint) {
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let (mut config, _) = ServerTls::insecure().config_for(listen).unwrap();
+        config.transport_config(transport::connection());
+        let server =
+            transport::endpoint(listen, Some((config, transport::ResetKey::derive(&[0; 32]))))
+                .unwrap();
+        let address = server.local_addr().unwrap();
+        let accepted = tokio::spawn(async move { server.accept().await.unwrap().await.unwrap() });
+        let client = transport::endpoint(listen, None).unwrap();
+        let tls = ClientTls::loopback();
+        let mut config = tls.config_for(address).unwrap();
+        config.transport_config(transport::connection());
+        let name = tls.server_name_for("127.0.0.1").unwrap();
+        let connection = client.connect_with(config, address, &name).unwrap().await.unwrap();
+        (accepted.await.unwrap(), connection, client)
+    }
+
+    /// All bytes of the frame arrive at once, before its length is known.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn frame_that_is_too_long_is_refused_also_if_it_is_complete() {
+        let (accepted, connection, _endpoint) = connect().await;
+        let (mut send, _receive) = connection.open_bi().await.unwrap();
+        for bytes in [100, 101] {
+            send_frame(&mut send, 1, 0, |out| out.resize(out.len() + bytes, 0)).await.unwrap();
+        }
+        let (_send, receive) = accepted.accept_bi().await.unwrap();
+        let mut stream = FrameStream::new(receive);
+        stream.set_limit(100);
+        assert_eq!(stream.next(|frame| Ok(frame.body.len())).await.unwrap(), 100);
+        let error = stream.next(|frame| Ok(frame.body.len())).await.unwrap_err();
+        assert!(error.to_string().contains("the limit is 100"), "{error}");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn memory_of_a_frame_is_released_and_the_bytes_behind_it_stay() {
+        let (accepted, connection, _endpoint) = connect().await;
+        let (mut send, _receive) = connection.open_bi().await.unwrap();
+        let mut out = Vec::new();
+        put_frame(&mut out, 1, 0, 0, |out| out.resize(out.len() + (1 << 20), 0));
+        put_frame(&mut out, 2, 0, 0, |_| {});
+        let (first, second) = out.split_at(out.len() - 5);
+        send.write_all(first).await.unwrap();
+        let (_send, receive) = accepted.accept_bi().await.unwrap();
+        let mut stream = FrameStream::new(receive);
+        let opcode = |frame: Frame<'_>| Ok(frame.header.opcode);
+        assert_eq!(stream.next(opcode).await.unwrap(), 1);
+        stream.release();
+        assert!(stream.buffer().buffer().capacity() <= READ);
+        send.write_all(second).await.unwrap();
+        assert_eq!(stream.next(opcode).await.unwrap(), 2);
+    }
 
     /// `quinn` merges small parts of a stream that arrive in packets with parts of other streams. A merged chunk may have as
     /// many bytes as the window of the stream.
@@ -296,24 +356,7 @@ mod tests {
         const STREAMS: usize = 8;
         const PART: usize = 150;
         const BYTES: usize = 2 << 20;
-        let listen = "127.0.0.1:0".parse().unwrap();
-        let (mut config, _) = ServerTls::insecure().config_for(listen).unwrap();
-        config.transport_config(transport::connection());
-        let server =
-            transport::endpoint(listen, Some((config, transport::ResetKey::derive(&[0; 32]))))
-                .unwrap();
-        let address = server.local_addr().unwrap();
-        let accepted = tokio::spawn(async move {
-            let connection = server.accept().await.unwrap().await.unwrap();
-            let (_send, receive) = connection.accept_bi().await.unwrap();
-            (receive, server, connection, _send)
-        });
-        let client = transport::endpoint(listen, None).unwrap();
-        let tls = ClientTls::loopback();
-        let mut config = tls.config_for(address).unwrap();
-        config.transport_config(transport::connection());
-        let name = tls.server_name_for("127.0.0.1").unwrap();
-        let connection = client.connect_with(config, address, &name).unwrap().await.unwrap();
+        let (accepted, connection, _endpoint) = connect().await;
         let mut streams = Vec::new();
         for _ in 0..STREAMS {
             streams.push(connection.open_bi().await.unwrap());
@@ -327,7 +370,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         }
-        let (receive, server, accepted, _send) = accepted.await.unwrap();
+        let (_send, receive) = accepted.accept_bi().await.unwrap();
         // Until everything has arrived.
         while accepted.stats().frame_rx.stream < connection.stats().frame_tx.stream {
             tokio::task::yield_now().await;
@@ -343,6 +386,5 @@ mod tests {
             buffer.clear();
         }
         assert!(most <= READ, "one step has {most} bytes");
-        drop((Arc::new(server), client));
     }
 }

@@ -15,9 +15,17 @@ use super::{
     leases::{Client, Leases},
     memory_budget::Reserved,
     spans,
-    streams::{End, FrameStream, Refusal, refuse, send_reply},
+    streams::{End, FrameStream, Refusal, STALL, refuse, send_reply},
 };
 use crate::worker::jobs::JobDone;
+
+/// The maximum number of arguments of a submit: CUDA has 32,764 bytes for them. Small ones take more memory in the node than
+/// in their frame.
+const ARGUMENTS: usize = 32_764;
+
+/// The code with which the stream of a reply ends that its client has not taken before and shortly after the end of the
+/// lease.
+const LEASE_ENDED: quinn::VarInt = quinn::VarInt::from_u32(1);
 
 /// Serves a submit: checks it, reads its input, runs it and sends the reply. The submit comes with the memory of its
 /// frame.
@@ -32,7 +40,7 @@ pub(super) async fn serve(
     let metrics = leases.metrics();
     let (submit, frame) = submit;
     let span = spans::submit(submit.trace, &client.tenant, submit.lease).span;
-    let id = submit.id;
+    let (id, lease) = (submit.id, submit.lease);
     let ran = run(leases, client, connection, (submit, frame), receive);
     let ran = ran.instrument(span.clone()).await?;
     let status = ran.as_ref().map_or_else(|(status, _)| *status, |(_, reply)| reply.done.status);
@@ -45,14 +53,30 @@ pub(super) async fn serve(
         Ok((jobs, reply)) => {
             let replied = Instant::now();
             connection.widen(leases, client);
-            reply_with(&mut send, reply).await?;
-            // The client has acknowledged all of the reply. Or it has read the reply and closed the stream before the
-            // stream's end reached it.
-            if send.stopped().await.is_ok() {
-                if let Some(id) = &id {
-                    jobs.acknowledge(id);
+            let taken = async {
+                reply_with(&mut send, reply).await?;
+                // The client has acknowledged all of the reply. Or it has read the reply and closed the stream before the
+                // stream's end reached it.
+                Ok::<_, End>(send.stopped().await.is_ok())
+            };
+            // Otherwise a tenant that acquires one lease after the other would keep the outputs of all of them here.
+            let lingered = async {
+                leases.ended(lease).await;
+                tokio::time::sleep(STALL).await;
+            };
+            let taken = tokio::select! {
+                taken = taken => Some(taken?),
+                () = lingered => None,
+            };
+            match taken {
+                Some(true) => {
+                    if let Some(id) = &id {
+                        jobs.acknowledge(id);
+                    }
+                    metrics.record(replied.elapsed(), |latencies| &mut latencies.submit.wire);
                 }
-                metrics.record(replied.elapsed(), |latencies| &mut latencies.submit.wire);
+                Some(false) => {}
+                None => _ = send.reset(LEASE_ENDED),
             }
         }
         Err((status, detail)) => {
@@ -80,16 +104,16 @@ async fn run(
         Err(refusal) => return Ok(Err(refusal)),
     };
     let reply = if let Some(known) = submit.id.and_then(|id| jobs.known(&id)) {
-        // The client need not send the input again.
-        drop((receive, frame));
+        // The client need not send the input again. The first one may run for long.
+        drop((submit, receive, frame));
         known.await
     } else {
         let prepared = check(&submit).and_then(|()| image(&mut submit, &blobs)).and_then(|image| {
             client.account.submit()?;
-            Ok((image, jobs.reserve(submit.input_bytes)?))
+            jobs.reserve(submit.input_bytes, image)
         });
-        let (image, place) = match prepared {
-            Ok(prepared) => prepared,
+        let place = match prepared {
+            Ok(place) => place,
             Err(refusal) => return Ok(Err(refusal)),
         };
         drop(frame);
@@ -102,7 +126,7 @@ async fn run(
             () = leases.ended(lease) => None,
         };
         match input {
-            Some(input) => jobs.run(submit, image, input.into(), place).await,
+            Some(input) => jobs.run(submit, input.into(), place).await,
             None => None,
         }
     };
@@ -149,6 +173,13 @@ fn check(submit: &Submit) -> Result<(), Refusal> {
             return Err((Status::BadRequest, detail));
         }
     }
+    let arguments = submit.arguments.len();
+    if arguments > ARGUMENTS {
+        let detail = format!(
+            "the submit has {arguments} arguments, the limit is {ARGUMENTS}; pass the values in the input"
+        );
+        return Err((Status::BadRequest, detail));
+    }
     Ok(())
 }
 
@@ -189,29 +220,33 @@ async fn reply_with(send: &mut SendStream, reply: Reply) -> Result<(), End> {
     Ok(())
 }
 
-/// Serves the stream of a blob. The lease needs no session.
+/// Serves the stream of a blob. The lease needs no session. The request comes with the memory of its frame.
 pub(super) async fn put_blob(
     leases: &Arc<Leases>,
     client: &Client,
     connection: &Connection,
-    put: PutBlob,
+    (put, frame): (PutBlob, Option<Reserved>),
     mut send: SendStream,
     mut receive: FrameStream,
 ) -> Result<(), End> {
-    let target = leases.blobs(client, put.lease, &put.token).await.and_then(|target| {
+    let PutBlob { lease, token, hash, bytes } = put;
+    let target = leases.blobs(client, lease, &token).await.and_then(|target| {
         let limit = leases.blob_limit();
-        if put.bytes > limit {
-            let detail = format!(
-                "the image has {} bytes, the limit is {limit}; send a smaller module",
-                put.bytes
-            );
+        if bytes > limit {
+            let detail =
+                format!("the image has {bytes} bytes, the limit is {limit}; send a smaller module");
             return Err((Status::TooLarge, detail));
         }
         Ok(target)
     });
     let (blobs, session) = match target {
-        Ok(target) => target,
+        // A token that is valid has few bytes.
+        Ok(target) => {
+            drop(frame);
+            target
+        }
         Err((status, detail)) => {
+            drop((token, frame));
             client.account.request().await;
             refuse(&mut send, status, &detail).await;
             return Ok(());
@@ -220,10 +255,10 @@ pub(super) async fn put_blob(
     // Before the wait for memory: the bytes that wait would fill a narrow window, and keep requests from arriving.
     connection.widen(leases, client);
     let read = async {
-        let memory = blobs.memory_for(put.bytes).await;
-        Ok::<_, End>((Bytes::from(receive.read_raw(put.bytes as usize).await?), memory))
+        let memory = blobs.memory_for(bytes).await;
+        Ok::<_, End>((Bytes::from(receive.read_raw(bytes as usize).await?), memory))
     };
-    let (bytes, _memory) = tokio::select! {
+    let (image, _memory) = tokio::select! {
         read = read => match read {
             Ok(read) => read,
             Err(end) => {
@@ -236,15 +271,14 @@ pub(super) async fn put_blob(
             }
         },
         // An upload that does not end would keep its memory from other leases of the tenant.
-        () = leases.ended(put.lease) => {
-            let (status, detail) =
-                end_of_lease(leases.blobs(client, put.lease, &put.token).await.err());
+        () = leases.ended(lease) => {
+            let (status, detail) = end_of_lease(leases.blobs(client, lease, &token).await.err());
             refuse(&mut send, status, &detail).await;
             return Ok(());
         }
     };
     // The hash of 64 MiB takes tens of milliseconds.
-    let (hashed, hash) = (bytes.clone(), put.hash);
+    let hashed = image.clone();
     let checked = tokio::task::spawn_blocking(move || check_hash(&hashed, &hash));
     let checked = checked.await.map_err(|error| End::Connection(error.to_string()))?;
     if let Err((status, detail)) = checked {
@@ -252,8 +286,8 @@ pub(super) async fn put_blob(
         return Ok(());
     }
     match session {
-        Some(session) => session.blob_arrived(put.hash, bytes),
-        None => blobs.insert(put.hash, bytes),
+        Some(session) => session.blob_arrived(hash, image),
+        None => blobs.insert(hash, image),
     }
     send_reply(&mut send, PutBlob::OPCODE | REPLY, 0, |_| {}, Bytes::new()).await?;
     _ = send.finish();

@@ -65,6 +65,8 @@ pub(super) struct Account {
     wide: Arc<AtomicU32>,
     frames: MemoryBudget,
     refusals: Semaphore,
+    /// Held by the request that is the next one.
+    turn: tokio::sync::Mutex<()>,
     /// Held while a record of one of its leases is written or waits for the disk.
     record: tokio::sync::Mutex<()>,
 }
@@ -171,8 +173,8 @@ impl Account {
             submits: Rate::new(quota.submits_per_second),
         });
         let (frames, refusals) = (MemoryBudget::new(FRAMES), Semaphore::new(REFUSALS));
-        let (connections, wide_sessions, wide, record) = Default::default();
-        Self { tenant, connections, limits, wide_sessions, wide, frames, refusals, record }
+        let (connections, wide_sessions, wide, turn, record) = Default::default();
+        Self { tenant, connections, limits, wide_sessions, wide, frames, refusals, turn, record }
     }
 
     /// Waits before a connection is refused. So a client that connects again and again does so at the rate of its
@@ -183,8 +185,11 @@ impl Account {
         }
     }
 
-    /// Waits until the tenant may make another request.
+    /// Waits until the tenant may make another request. Requests that wait have the order of their arrival.
     pub(super) async fn request(&self) {
+        // Only one of them has a timer: thousands that wake up for each request would take the processors from other
+        // tenants.
+        let _turn = self.turn.lock().await;
         loop {
             let wait = match self.limits.lock().requests.admit() {
                 Ok(()) => return,
@@ -280,6 +285,8 @@ impl Rate {
 
 #[cfg(test)]
 mod tests {
+    use std::{future::poll_fn, pin::pin};
+
     use super::*;
 
     fn quotas(text: &str) -> Quotas {
@@ -316,6 +323,30 @@ mod tests {
         drop(account);
         tenants.account(&tenant("a")).request().await;
         assert!(started.elapsed() >= Duration::from_millis(1900));
+    }
+
+    #[tokio::test]
+    async fn requests_that_wait_wake_up_for_their_own_turn_only() {
+        let tenants = Tenants::new(quotas("[defaults]\nrequests_per_second = 100\n"));
+        let (account, polls) = (tenants.account(&tenant("a")), Arc::<AtomicU32>::default());
+        let mut waiting = tokio::task::JoinSet::new();
+        for _ in 0..1000 {
+            let (account, polls) = (account.clone(), polls.clone());
+            waiting.spawn(async move {
+                let mut request = pin!(account.request());
+                poll_fn(|cx| {
+                    polls.fetch_add(1, Ordering::Relaxed);
+                    request.as_mut().poll(cx)
+                })
+                .await;
+            });
+        }
+        // 100 at once, and as many one after the other.
+        for _ in 0..200 {
+            waiting.join_next().await.unwrap().unwrap();
+        }
+        let polls = polls.load(Ordering::Relaxed);
+        assert!(polls < 2000, "they were polled {polls} times");
     }
 
     #[test]

@@ -16,7 +16,10 @@ use bytes::Bytes;
 use cuda_core::protocol::Status;
 use cuda_lease::{
     authority::ClientTls,
-    wire::{Allocate, Free, Hello, Inventory, PutBlob, Submit, VERSION, Writer, opcode::REPLY},
+    wire::{
+        Allocate, Free, Hello, ImageKind, Inventory, PutBlob, Submit, VERSION, Writer,
+        opcode::REPLY,
+    },
 };
 use quinn::{Endpoint, TransportConfig};
 use tempfile::NamedTempFile;
@@ -186,6 +189,180 @@ fn connections_without_leases_occupy_bounded_memory() {
         while streams.join_next().await.is_some() {}
         let grown = memory(node).saturating_sub(before);
         assert!(grown < 24 << 20, "the memory has grown by {grown} bytes");
+    });
+}
+
+/// Sends the same frame on seven streams of each of 32 connections. Returns the memory by which the node has grown when all
+/// frames have arrived.
+async fn memory_for_frames(node: &Node, opcode: u16, body: Vec<u8>) -> u64 {
+    let mut clients = Vec::new();
+    for _ in 0..32 {
+        clients.push(RawClient::connect(&node.address).await);
+    }
+    let before = memory(node);
+    let body = Bytes::from(body);
+    let mut connections = tokio::task::JoinSet::new();
+    for client in clients {
+        let body = body.clone();
+        connections.spawn(async move {
+            let mut streams = Vec::new();
+            for _ in 0..7 {
+                let mut stream = Stream::open(&client.connection).await;
+                stream.frame(opcode, 0, 0, |out| out.extend_from_slice(&body)).await;
+                _ = stream.send.finish();
+                // Until the node has acknowledged all bytes.
+                _ = stream.send.stopped().await;
+                streams.push(stream);
+            }
+            (client, streams)
+        });
+    }
+    let open = connections.join_all().await;
+    let grown = memory(node).saturating_sub(before);
+    drop(open);
+    grown
+}
+
+/// Uploads that the node refuses wait for their answers. Of their frames nothing stays meanwhile.
+#[test]
+fn refused_uploads_that_wait_for_their_answers_occupy_bounded_memory() {
+    let (node, _file) = node_with("[defaults]\nrequests_per_second = 5\n", &["--spares", "0"]);
+    block_on(async {
+        let token = Bytes::from(vec![0; (1 << 20) - 100]);
+        let mut body = Vec::new();
+        PutBlob { lease: 1, token, hash: [1; 32], bytes: 1 }.encode(&mut body);
+        let grown = memory_for_frames(&node, PutBlob::OPCODE, body).await;
+        assert!(grown < 140 << 20, "the memory has grown by {grown} bytes");
+    });
+}
+
+fn submit(lease: u64, token: Bytes) -> Submit {
+    Submit {
+        lease,
+        token,
+        kind: ImageKind::Ptx,
+        hash: [0; 32],
+        image: None,
+        kernel: "run_forever".into(),
+        grid: [1; 3],
+        block: [1; 3],
+        shared_bytes: 0,
+        arguments: Vec::new(),
+        region_bytes: 64,
+        input_bytes: 0,
+        output_offset: 0,
+        max_output: 0,
+        trace: None,
+        id: None,
+    }
+}
+
+/// The processor time of a process, in clock ticks.
+fn processor_time(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    status.rsplit_once(") ").unwrap().1.split(' ').nth(11).unwrap().parse().unwrap()
+}
+
+/// Submits that are repeated wait for the first one, which never ends. Of their frames nothing stays meanwhile.
+#[test]
+fn repeated_submits_that_wait_for_the_first_one_occupy_bounded_memory() {
+    let node = Node::start(&["--spares", "0"]);
+    block_on(async {
+        let mut client = RawClient::connect(&node.address).await;
+        let granted = client.allocate().await;
+        let submit = Submit { id: Some([7; 16]), ..submit(granted.lease, granted.token) };
+        let image = Bytes::from_static(include_bytes!("../../../kernels/faults.ptx"));
+        let first =
+            Submit { hash: *blake3::hash(&image).as_bytes(), image: Some(image), ..submit.clone() };
+        wait_until("the worker of the start has ended", || node.workers().len() == 1);
+        let worker = node.workers()[0];
+        let before = processor_time(worker);
+        let mut stream = Stream::open(&client.connection).await;
+        stream.frame(Submit::OPCODE, 0, 0, |out| first.encode(out)).await;
+        wait_until("the worker has the submit", || processor_time(worker) > before + 20);
+        let mut body = Vec::new();
+        let image = Some(Bytes::from(vec![0; (1 << 20) - 1000]));
+        Submit { image, ..submit }.encode(&mut body);
+        let grown = memory_for_frames(&node, Submit::OPCODE, body).await;
+        assert!(grown < 140 << 20, "the memory has grown by {grown} bytes");
+    });
+}
+
+/// A client takes the output of a submit slowly, also after the end of the lease.
+#[test]
+fn outputs_do_not_outlive_their_lease() {
+    attack(async |node| {
+        let mut transport = TransportConfig::default();
+        transport.stream_receive_window((64u32 << 10).into());
+        let mut client = RawClient::connect_tuned(&node.address, transport).await.greet(0).await;
+        client.send(&Allocate { min_vram: 128 << 20, ..request() }).await;
+        let granted = client.granted().await;
+        let image = Bytes::from_static(
+            b".version 8.0 .target sm_80 .address_size 64 .visible .entry k(.param .u64 p) { ret; }",
+        );
+        let submit = Submit {
+            hash: *blake3::hash(&image).as_bytes(),
+            image: Some(image),
+            kernel: "k".into(),
+            region_bytes: 64 << 20,
+            max_output: 64 << 20,
+            ..submit(granted.lease, granted.token.clone())
+        };
+        let mut stream = Stream::open(&client.connection).await;
+        stream.frame(Submit::OPCODE, 0, 0, |out| submit.encode(out)).await;
+        assert_eq!(stream.reply().await.unwrap().0, Submit::OPCODE | REPLY);
+        let free = Free { lease: granted.lease, token: granted.token };
+        client.control.frame(Free::OPCODE, 0, 3, |out| free.encode(out)).await;
+        client.control.reply().await.unwrap();
+        let freed = Instant::now();
+        let mut pause = 0;
+        loop {
+            match stream.read(64 << 10).await {
+                0 => break,
+                bytes => pause += bytes,
+            }
+            assert!(freed.elapsed() < LONG, "the output is still being sent");
+            if pause > 16 << 10 {
+                pause = 0;
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+        // The connection goes on.
+        client.send(&request()).await;
+        client.granted().await;
+    });
+}
+
+/// Submits wait for their input, each with another image.
+#[test]
+fn images_of_submits_that_wait_for_their_input_occupy_bounded_memory() {
+    attack(async |node| {
+        let mut client = RawClient::connect(&node.address).await;
+        let granted = client.allocate().await;
+        let before = memory(node);
+        let mut submits: Vec<Stream> = Vec::new();
+        for number in 0..12 {
+            let mut image = vec![0; 64 << 20];
+            image[0] = number;
+            let (hash, bytes) = (*blake3::hash(&image).as_bytes(), image.len() as u64);
+            let (lease, token) = (granted.lease, granted.token.clone());
+            let mut put = Stream::open(&client.connection).await;
+            let blob = PutBlob { lease, token: token.clone(), hash, bytes };
+            put.frame(PutBlob::OPCODE, 0, 0, |out| blob.encode(out)).await;
+            put.bytes(&image).await;
+            assert_eq!(put.reply().await.unwrap().0, PutBlob::OPCODE | REPLY);
+            let submit = Submit { hash, input_bytes: 8 << 20, ..submit(lease, token) };
+            let mut stream = Stream::open(&client.connection).await;
+            stream.frame(Submit::OPCODE, 0, 0, |out| submit.encode(out)).await;
+            submits.push(stream);
+            // Some bytes within each 10 seconds.
+            for stream in &mut submits {
+                stream.bytes(&[0]).await;
+            }
+        }
+        let grown = memory(node).saturating_sub(before);
+        // 256 MiB of the tenant, and 128 MiB of the lease.
+        assert!(grown < 520 << 20, "the memory has grown by {grown} bytes");
     });
 }
 

@@ -165,6 +165,12 @@ impl Stream {
         closed.map_or_else(|_| "the stream ended".into(), |reason| reason.to_string())
     }
 
+    /// Reads some bytes, and returns their number: 0 at the end of the stream, or if that was reset.
+    pub async fn read(&mut self, most: usize) -> usize {
+        let chunk = self.receive.read_chunk(most, true).await.ok().flatten();
+        chunk.map_or(0, |chunk| chunk.bytes.len())
+    }
+
     /// The next frame.
     pub async fn reply(&mut self) -> Reply {
         loop {

@@ -179,6 +179,8 @@ fn attack_all(targets: &Targets) -> Vec<(&'static str, io::Result<()>)> {
         ("use_perf", call(libc::SYS_perf_event_open, [0, 0, -1, -1, 0])),
         ("use_userfaultfd", call(libc::SYS_userfaultfd, [1, 0, 0, 0, 0])),
         ("use_io_uring", call(libc::SYS_io_uring_setup, [1, 0, 0, 0, 0])),
+        ("wait_for_all_disks", call(libc::SYS_sync, [0, 0, 0, 0, 0])),
+        ("wait_for_a_disk", call(libc::SYS_syncfs, [0, 0, 0, 0, 0])),
         ("type_into_terminal", call(libc::SYS_ioctl, [0, libc::TIOCSTI as i64, 0, 0, 0])),
         ("become_user_0", become_user_0()),
         ("use_unknown_call", call(100_000, [0, 0, 0, 0, 0])),

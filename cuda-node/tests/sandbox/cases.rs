@@ -30,7 +30,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const USER: u32 = 64_321;
 
 /// The attacks that succeed on every machine if there is no sandbox.
-const CERTAIN: [&str; 26] = [
+const CERTAIN: [&str; 28] = [
     "become_root",
     "connect_to_abstract_socket",
     "connect_to_network",
@@ -57,6 +57,8 @@ const CERTAIN: [&str; 26] = [
     "run_program",
     "signal_supervisor",
     "survive_the_kill",
+    "wait_for_a_disk",
+    "wait_for_all_disks",
 ];
 
 /// Attacks on the memory of the supervisor. The security module Yama also refuses them.
@@ -64,8 +66,8 @@ const TRACING: [&str; 3] =
     ["copy_memory_of_supervisor", "read_memory_of_supervisor", "trace_supervisor"];
 
 /// Attempts that only the filter of system calls refuses. In these tests they reach nothing outside of the sandbox: they
-/// change the namespaces of the worker, use parts of the kernel, or need a terminal.
-const FILTERED: [&str; 10] = [
+/// change the namespaces of the worker, use parts of the kernel, wait for disks, or need a terminal.
+const FILTERED: [&str; 12] = [
     "become_root",
     "change_root",
     "daemon",
@@ -76,6 +78,8 @@ const FILTERED: [&str; 10] = [
     "use_keyring",
     "use_perf",
     "use_userfaultfd",
+    "wait_for_a_disk",
+    "wait_for_all_disks",
 ];
 
 /// Attacks on what is not protected by files of their own user, but by namespaces or filters.

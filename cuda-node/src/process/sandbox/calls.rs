@@ -61,6 +61,10 @@ const REFUSED: &[i64] = &[
     libc::SYS_mknodat,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_mknod,
+    // Waits for the disks of all others, which no signal ends: the node would fence the device of a worker that does not
+    // end.
+    libc::SYS_sync,
+    libc::SYS_syncfs,
     // Other processes.
     libc::SYS_ptrace,
     libc::SYS_process_vm_readv,

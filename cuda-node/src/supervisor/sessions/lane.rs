@@ -30,6 +30,10 @@ use crate::{
 /// The bytes that a read of the worker's socket takes at most.
 const READ: usize = 256 << 10;
 
+/// Batches for the client of fewer bytes are copied. `quinn` keeps a batch until the client has acknowledged it, and with a
+/// few bytes it would keep all of the memory that [`READ`] has.
+const SMALL: usize = 16 << 10;
+
 /// The maximum number of batches of frames that wait for the worker, and of those that wait for the client. Each has at
 /// most 256 KiB and a frame.
 const BATCHES: usize = 32;
@@ -199,6 +203,8 @@ impl Lane {
             client.frames.clone().filter(|_| client.resumed.is_none())
         };
         if let Some(sender) = sender {
+            let frames =
+                if frames.len() < SMALL { Bytes::copy_from_slice(&frames) } else { frames };
             _ = sender.send(frames).await;
         }
     }
@@ -384,5 +390,35 @@ pub(super) async fn write_worker(mut socket: OwnedWriteHalf, mut frames: mpsc::R
         if socket.write_all(&frames).await.is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::UnixStream;
+
+    use super::*;
+
+    /// A client that acknowledges no packets keeps all batches in memory.
+    #[tokio::test]
+    async fn small_batches_of_the_worker_keep_little_memory() {
+        let (lane, _to_worker) = Lane::new(1, 0..=u16::MAX);
+        let (socket, mut worker) = UnixStream::pair().unwrap();
+        let (sender, mut batches) = mpsc::channel(BATCHES);
+        *lane.client.lock() = Client { frames: Some(sender), ..Client::default() };
+        let (socket, _) = socket.into_split();
+        let write = async {
+            let mut kept = Vec::new();
+            for number in 1..=100 {
+                send_frame(&mut worker, Ack::OPCODE, number, |_| {}).await.unwrap();
+                kept.push(batches.recv().await.unwrap());
+            }
+            drop(worker);
+            kept
+        };
+        let ((), kept) = tokio::join!(lane.read_worker(socket, |_| false), write);
+        let memory = |batch: Bytes| batch.try_into_mut().map_or(READ, |batch| batch.capacity());
+        let memory: usize = kept.into_iter().map(memory).sum();
+        assert!(memory < 100 * 100, "they keep {memory} bytes");
     }
 }
