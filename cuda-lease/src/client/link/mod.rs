@@ -422,7 +422,9 @@ impl Link {
 fn taken_by(command: &Command<'_>) -> Option<Ticket> {
     match command {
         Command::Submit { ticket, .. } => Some(*ticket),
-        Command::Control(Control::Allocate { at, .. } | Control::AllocateIn { at, .. }) => Some(*at),
+        Command::Control(Control::Allocate { at, .. } | Control::AllocateIn { at, .. }) => {
+            Some(*at)
+        }
         _ => None,
     }
 }
