@@ -21,7 +21,8 @@ use cuda_node::{
     leases::TableConfig,
     process::{
         Confinement, DEFAULT_UIDS, Sandbox, SandboxReport, Successors, WorkerEnds, WorkerLauncher,
-        WorkerOutput, die_with_supervisor, hide_memory, log_to_stderr, return_large_blocks,
+        WorkerOutput, die_with_supervisor, hide_memory, log_to_stderr, raise_descriptor_limit,
+        return_large_blocks,
     },
     supervisor::{DeviceOptions, JitCache, Node, NodeOptions, OperatorCommand},
     worker,
@@ -206,6 +207,11 @@ fn main() -> ExitCode {
         return_large_blocks();
     }
     let _log = log_to_stderr();
+    if options.role.is_none()
+        && let Err(error) = raise_descriptor_limit()
+    {
+        tracing::warn!(%error, "the limit of open files was not raised");
+    }
     let done = match options.role {
         Some(Role::Worker { device, outlive_secs, .. }) => work(&device, outlive_secs, &sandbox),
         Some(Role::Revoke { lease, reason, notice_secs, socket }) => {

@@ -1,7 +1,7 @@
 //! A leased device: the provider that opens it, and the backend that turns submissions, controls and requests into
 //! commands. Graphs are the content of commands.
 
-use std::{any::Any, sync::Arc};
+use std::{any::Any, convert::Infallible, future::pending, sync::Arc};
 
 use cuda_core::{
     Backend, DeviceInfo, Error, NoticeSink, Provider, Result, Ticket,
@@ -12,6 +12,7 @@ use cuda_core::{
     },
 };
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
 use super::{
     connection::{self, LeaseConnection, LeaseTerms, Opened},
@@ -27,11 +28,20 @@ use crate::wire::{
 pub(super) struct LeaseProvider {
     terms: LeaseTerms,
     opened: Mutex<Option<(Arc<LeaseConnection>, Arc<Link>)>>,
+    withdrawn: Mutex<Option<Withdrawn>>,
 }
+
+/// Ends when the sender is dropped: then a request for a lease is withdrawn.
+pub(super) type Withdrawn = oneshot::Receiver<Infallible>;
 
 impl LeaseProvider {
     pub(super) fn new(terms: LeaseTerms) -> Self {
-        Self { terms, opened: Mutex::default() }
+        Self { terms, opened: Mutex::default(), withdrawn: Mutex::default() }
+    }
+
+    /// As [`new`](Self::new), with a request that can be withdrawn.
+    pub(super) fn withdrawn_by(terms: LeaseTerms, withdrawn: Withdrawn) -> Self {
+        Self { withdrawn: Mutex::new(Some(withdrawn)), ..Self::new(terms) }
     }
 
     /// The connection that [`open`](Provider::open) made.
@@ -53,7 +63,14 @@ unsafe impl Provider for LeaseProvider {
     }
 
     fn open(&self, _: u32, notices: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
-        let opened = connection::open(self.terms.clone(), notices)?;
+        let withdrawn = self.withdrawn.lock().take();
+        let withdrawn = async {
+            match withdrawn {
+                Some(withdrawn) => _ = withdrawn.await,
+                None => pending().await,
+            }
+        };
+        let opened = connection::open(self.terms.clone(), notices, withdrawn)?;
         let Opened { granted, features, link, connection } = opened;
         let mut info = granted.device;
         info.address = format!("lease://{}/{}", self.terms.address, info.address);

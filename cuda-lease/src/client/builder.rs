@@ -6,6 +6,7 @@ use std::{
 };
 
 use cuda_core::{Device, Error, Result};
+use tokio::sync::oneshot;
 
 use super::{
     address::{Address, has_port},
@@ -187,8 +188,11 @@ impl LeaseBuilder {
     /// [`Error::Remote`] if the node refuses, with the [`Status`](cuda_core::protocol::Status), or
     /// [`Error::Unreachable`] if no node answers within 5 seconds.
     pub fn acquire_blocking(self) -> Result<Lease> {
-        let provider = LeaseProvider::new(self.terms()?);
-        let device = Device::open(&provider, 0)?;
+        self.terms().map(LeaseProvider::new).and_then(|provider| Self::open(&provider))
+    }
+
+    fn open(provider: &LeaseProvider) -> Result<Lease> {
+        let device = Device::open(provider, 0)?;
         let opened = provider.take();
         opened.map(|(connection, link)| Lease::new(device, connection, link)).ok_or_else(|| {
             let detail = "the provider opened no connection; report this as a bug of cuda-lease";
@@ -196,14 +200,18 @@ impl LeaseBuilder {
         })
     }
 
-    /// Requests the lease and opens its device, without blocking the calling thread: a new thread waits for the node.
+    /// Requests the lease and opens its device, without blocking the calling thread: a new thread waits for the node. If
+    /// the future is dropped, the request is withdrawn, and leaves the queue of the node.
     ///
     /// # Errors
     /// The errors of [`acquire_blocking`](Self::acquire_blocking).
     pub async fn acquire(self) -> Result<Lease> {
-        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
+        // Dropped with this future.
+        let (_waits, withdrawn) = oneshot::channel();
         let span = tracing::Span::current();
-        let acquire = move || _ = sender.send(span.in_scope(|| self.acquire_blocking()));
+        let open = move || Self::open(&LeaseProvider::withdrawn_by(self.terms()?, withdrawn));
+        let acquire = move || _ = sender.send(span.in_scope(open));
         std::thread::Builder::new()
             .name("cuda-lease-acquire".into())
             .spawn(acquire)

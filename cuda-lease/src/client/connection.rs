@@ -2,7 +2,7 @@
 //! sends, receives, renews and reconnects.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     net::SocketAddr,
     sync::{
         Arc,
@@ -286,15 +286,20 @@ impl Grant {
     }
 }
 
-/// Requests a lease, and starts the thread of its connection.
+/// Requests a lease, and starts the thread of its connection. When `withdrawn` completes before the node has granted the
+/// lease, withdraws the request.
 ///
 /// # Errors
 /// [`Error::Remote`] if the node refuses the lease, [`Error::Unreachable`] if no node answers,
 /// [`Error::Host`] if the thread cannot be started.
-pub(super) fn open(terms: LeaseTerms, sink: Arc<dyn NoticeSink>) -> Result<Opened> {
+pub(super) fn open(
+    terms: LeaseTerms,
+    sink: Arc<dyn NoticeSink>,
+    withdrawn: impl Future<Output = ()> + Send + 'static,
+) -> Result<Opened> {
     let address = terms.address.clone();
     let span = spans::lease(terms.allocate.trace.as_ref(), &address);
-    let run = move |opened| ConnectionThread::run(terms, sink, opened).instrument(span);
+    let run = move |opened| ConnectionThread::run(terms, sink, withdrawn, opened).instrument(span);
     let (opened, thread) = start("cuda-lease", &address, run)?;
     opened.connection.connection.set_thread(thread);
     Ok(opened)
@@ -312,6 +317,8 @@ struct ConnectionThread {
     requests: mpsc::UnboundedReceiver<OutgoingRequest>,
     /// Blobs that the node needs and does not have yet.
     needed: RefCell<FxHashSet<Hash>>,
+    /// The time at which the connection was lost, until the session resumes.
+    interrupted: Cell<Option<Instant>>,
     /// Publishes the current connection.
     current: watch::Sender<Current>,
     renewal: Renewal,
@@ -322,15 +329,36 @@ impl ConnectionThread {
     async fn run(
         terms: LeaseTerms,
         sink: Arc<dyn NoticeSink>,
-        opened: std::sync::mpsc::SyncSender<Result<Opened>>,
+        withdrawn: impl Future<Output = ()>,
+        opened: SyncSender<Result<Opened>>,
     ) {
-        match Self::acquire(terms, sink).await {
+        let endpoint = match endpoint(&terms) {
+            Ok(endpoint) => endpoint,
+            Err(error) => {
+                _ = opened.send(Err(error));
+                return;
+            }
+        };
+        let withdrawn = async {
+            let address = terms.address.clone();
+            withdrawn.await;
+            Err(unavailable(&address, End::Lost("the request was withdrawn".into())))
+        };
+        let acquired = tokio::select! {
+            acquired = Self::acquire(terms.clone(), sink, endpoint.clone()) => acquired,
+            withdrawn = withdrawn => withdrawn,
+        };
+        match acquired {
             Ok((this, first, result)) => {
                 _ = opened.send(Ok(result));
                 drop(opened);
                 this.drive(first).await;
             }
-            Err(error) => _ = opened.send(Err(error)),
+            Err(error) => {
+                _ = opened.send(Err(error));
+                // The node counts a connection, and keeps its request in the queue, until it hears of the end.
+                close(&endpoint).await;
+            }
         }
     }
 
@@ -338,11 +366,13 @@ impl ConnectionThread {
     async fn acquire(
         mut terms: LeaseTerms,
         sink: Arc<dyn NoticeSink>,
+        endpoint: quinn::Endpoint,
     ) -> Result<(Self, (quinn::Connection, RequestStream), Opened)> {
         let address = terms.address.clone();
         let fail = |end: End| unavailable(&address, end);
-        let endpoint = endpoint(&terms)?;
-        let (connection, stream, reply) = request(&endpoint, &mut terms).await.map_err(fail)?;
+        let within = grant_within(&terms.allocate);
+        let requested = request(&endpoint, &mut terms, within).await;
+        let (connection, stream, reply) = requested.map_err(fail)?;
         let reply = reply.map_err(|(status, detail)| fail(End::Refused(status, detail)))?;
         let granted = Granted::decode(&reply).map_err(|error| fail(error.into()))?;
         Span::current().record("lease", granted.lease);
@@ -374,6 +404,7 @@ impl ConnectionThread {
             unanswered: Unanswered::default(),
             requests,
             needed: RefCell::default(),
+            interrupted: Cell::default(),
             current,
             renewal: Renewal::new(f64::from(jitter) / 255.0),
         };
@@ -387,10 +418,15 @@ impl ConnectionThread {
         let started = Instant::now();
         let mut is_resumed = false;
         loop {
+            let connected = Instant::now();
             let end = match self.serve(&connection, &mut stream, is_resumed, started).await {
                 Ok(()) => return self.free(&connection, &mut stream).await,
                 Err(end) => end,
             };
+            // A busy worker resumes its session late. Such a connection was no part of the interruption before it.
+            if connected.elapsed() >= self.terms.resume_within {
+                self.interrupted.set(None);
+            }
             if self.link.lost().is_some() {
                 return self.finish().await;
             }
@@ -423,7 +459,7 @@ impl ConnectionThread {
         started: Instant,
     ) -> Result<(), End> {
         self.current.send_replace(Some(Ok(connection.clone())));
-        let Self { link, received, needed, grant, requests, unanswered, .. } = self;
+        let Self { link, received, needed, grant, requests, unanswered, interrupted, .. } = self;
         let access = Access { lease: grant.lease, token: grant.token(), epoch: self.epoch };
         let open = |lane| LaneStream::open(connection, &access, lane, is_resumed, received, link);
         let (ask, mut asked) = mpsc::unbounded_channel();
@@ -456,6 +492,9 @@ impl ConnectionThread {
         // renewed meanwhile.
         let lane = async |lane| {
             let opened = open(lane).await?;
+            if lane == Lane::Commands {
+                interrupted.set(None);
+            }
             tokio::try_join!(opened.send(link), opened.receive(link, received, &need)).map(drop)
         };
         let parts = async {
@@ -474,11 +513,20 @@ impl ConnectionThread {
         &mut self,
         cause: String,
     ) -> Result<(quinn::Connection, RequestStream), End> {
+        let begun = match self.interrupted.get() {
+            Some(begun) => {
+                // The last connection was lost before the session resumed.
+                tokio::time::sleep(RECONNECT_PAUSE).await;
+                begun
+            }
+            None => Instant::now(),
+        };
+        self.interrupted.set(Some(begun));
         self.terms.certificates.read_again();
         self.endpoint.set_default_client_config(self.terms.certificates.config());
         // A lease that was dropped meanwhile is not resumed.
         let is_over = || self.requests.is_closed();
-        connect_again(self.terms.resume_within, cause, is_over, async || {
+        connect_again((begun, cause), self.terms.resume_within, is_over, async || {
             let (connection, mut stream) = connect(&self.endpoint, &self.terms).await?;
             self.renew_token(&mut stream).await?;
             Ok((connection, stream))
@@ -511,8 +559,7 @@ impl ConnectionThread {
 
     async fn finish(self) {
         self.end("the lease was dropped");
-        self.endpoint.close(0u32.into(), b"");
-        _ = tokio::time::timeout(FREE_TIMEOUT, self.endpoint.wait_idle()).await;
+        close(&self.endpoint).await;
     }
 
     /// Ends everything in flight, unless the lease is lost already.
@@ -541,22 +588,37 @@ impl Drop for ConnectionThread {
     }
 }
 
-/// Connects and requests the lease. If the connection is lost, for example because the node starts again, requests it
-/// again: the node recognizes the request.
+/// Closes the connections of an endpoint, and waits until their peers know it.
+async fn close(endpoint: &quinn::Endpoint) {
+    endpoint.close(0u32.into(), b"");
+    _ = tokio::time::timeout(FREE_TIMEOUT, endpoint.wait_idle()).await;
+}
+
+/// Connects and requests the lease, which the node grants within a time. If the connection is lost, for example because
+/// the node starts again, requests the lease again: the node recognizes the request.
 async fn request(
     endpoint: &quinn::Endpoint,
     terms: &mut LeaseTerms,
+    within: Duration,
 ) -> Result<(quinn::Connection, RequestStream, Result<Bytes, Refusal>), End> {
     let (mut connection, mut stream) = connect(endpoint, terms).await?;
-    let until = Instant::now() + Duration::from_millis(terms.allocate.wait_ms.into());
+    let begun = Instant::now();
+    let until = begun + Duration::from_millis(terms.allocate.wait_ms.into());
+    let (mut pause, mut earlier) = (RECONNECT_PAUSE, None);
     loop {
         let mut body = Vec::new();
         terms.allocate.encode(&mut body);
-        let within = grant_within(&terms.allocate);
-        let reply = tokio::time::timeout(within, stream.ask(Allocate::OPCODE, &body)).await;
+        let left = within.saturating_sub(begun.elapsed());
+        let reply = tokio::time::timeout(left, stream.ask(Allocate::OPCODE, &body)).await;
         let cause = match reply {
             Ok(Ok(reply)) => return Ok((connection, stream, reply)),
-            Err(_) => return Err(End::Lost(unanswered("the request for a lease", within))),
+            Err(_) => {
+                let unanswered = unanswered("the request for a lease", within);
+                return Err(End::Lost(match earlier {
+                    Some(cause) => format!("{unanswered}; an earlier connection was lost: {cause}"),
+                    None => unanswered,
+                }));
+            }
             Ok(Err(End::Lost(cause))) => cause,
             Ok(Err(End::Closed)) => match reason(&connection).await {
                 End::Lost(cause) => cause,
@@ -564,22 +626,30 @@ async fn request(
             },
             Ok(Err(end)) => return Err(end),
         };
+        // A node that loses the connection at each request would get it for ever.
+        if begun.elapsed() >= within {
+            return Err(End::Lost(cause));
+        }
         tracing::debug!(cause, address = terms.address, "a request for a lease is repeated");
+        tokio::time::sleep(pause).await;
+        pause = (2 * pause).min(FULL_PAUSE);
         let again = async || connect(endpoint, terms).await;
-        (connection, stream) = connect_again(terms.resume_within, cause, || false, again).await?;
+        earlier = Some(cause.clone());
+        let lost = (Instant::now(), cause);
+        (connection, stream) = connect_again(lost, terms.resume_within, || false, again).await?;
         let left = until.saturating_duration_since(Instant::now()).as_millis();
         terms.allocate.wait_ms = left.try_into().unwrap_or(u32::MAX);
     }
 }
 
-/// Tries to connect again, within a time and until `is_over`.
+/// Tries to connect again, within a time since the loss of a connection and until `is_over`.
 async fn connect_again<T>(
+    (begun, cause): (Instant, String),
     within: Duration,
-    cause: String,
     is_over: impl Fn() -> bool,
     connect: impl AsyncFn() -> Result<T, End>,
 ) -> Result<T, End> {
-    let (begun, mut last) = (Instant::now(), End::Lost(cause));
+    let mut last = End::Lost(cause);
     loop {
         let left = within.saturating_sub(begun.elapsed());
         if left.is_zero() || is_over() {
@@ -709,8 +779,53 @@ impl Renewal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        authority::ServerTls,
+        client::LeaseBuilder,
+        wire::{FrameBuffer, Hello, VERSION, Welcome, opcode, put_frame},
+    };
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    /// A node that ends at each request, for example because of a fault, would get it for ever.
+    #[tokio::test]
+    async fn request_whose_connection_is_always_lost_ends() {
+        let address = ([127, 0, 0, 1], 0).into();
+        let (config, _) = ServerTls::insecure().config_for(address).unwrap();
+        let node = quinn::Endpoint::server(config, address).unwrap();
+        let mut terms = LeaseBuilder::new(node.local_addr().unwrap().to_string()).terms().unwrap();
+        let client = endpoint(&terms).unwrap();
+        let serve = async {
+            while let Some(incoming) = node.accept().await {
+                let connection = incoming.await.unwrap();
+                let (mut send, mut receive) = connection.accept_bi().await.unwrap();
+                let (node, certificate_ends_in_ms) = ("false".into(), None);
+                let (version, features) = (VERSION, 0);
+                let welcome = Welcome { version, features, node, certificate_ends_in_ms };
+                let mut out = Vec::new();
+                let opcode = Hello::OPCODE | opcode::REPLY;
+                put_frame(&mut out, opcode, 0, 0, |out| welcome.encode(out));
+                send.write_all(&out).await.unwrap();
+                // The greeting, and the request.
+                let mut buffer = FrameBuffer::default();
+                for _ in 0..2 {
+                    while buffer.take_first().unwrap().is_none() {
+                        let chunk = receive.read_chunk(usize::MAX, true).await.unwrap().unwrap();
+                        buffer.extend(&chunk.bytes);
+                    }
+                }
+                connection.close(transport::RESTARTS, b"the node restarts");
+            }
+        };
+        let requested = tokio::select! {
+            () = serve => unreachable!("the endpoint is open"),
+            requested = request(&client, &mut terms, SECOND) => requested.err().unwrap(),
+        };
+        assert!(
+            matches!(&requested, End::Lost(cause) if cause.contains("the node restarts")),
+            "{requested:?}"
+        );
+    }
 
     #[test]
     fn lease_is_renewed_at_three_quarters_of_its_time() {

@@ -401,7 +401,7 @@ impl LaneStream {
                     SessionError::Command("an event of the worker has no number".into()).into()
                 );
             }
-            if let Some(hash) = link.event(event) {
+            if let Some(hash) = link.event(event)? {
                 need(hash);
             }
             return Ok(());
@@ -412,7 +412,7 @@ impl LaneStream {
         }
         if frame.header.opcode == Chunk::OPCODE {
             link.chunk(&Chunk::decode(frame.body)?)?;
-        } else if let Some(hash) = link.event(Event::decode(frame.header.opcode, frame.body)?) {
+        } else if let Some(hash) = link.event(Event::decode(frame.header.opcode, frame.body)?)? {
             need(hash);
         }
         Ok(())
@@ -421,7 +421,7 @@ impl LaneStream {
 
 fn with_outgoing<T>(link: &Link, lane: Lane, with: impl FnOnce(&mut Outgoing) -> T) -> T {
     match lane {
-        Lane::Commands => with(&mut link.commands.lock()),
+        Lane::Commands => with(&mut link.commands.lock().outgoing),
         Lane::Bulk => with(&mut link.bulk.lock().outgoing),
     }
 }

@@ -1,4 +1,4 @@
-//! File descriptors that a worker inherits.
+//! File descriptors: those that a worker inherits, and the limit of a supervisor.
 //!
 //! # Rules
 //! - A descriptor without the close-on-exec flag was inherited through `exec`, unless code outside Rust's standard
@@ -7,9 +7,16 @@
 //! - [`take`] sets the flag before it makes the owner. A second call for the same number therefore fails.
 //!   [`WorkerEnds::take`](super::WorkerEnds::take) also refuses a second call, which covers calls that race.
 
-use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd, RawFd};
+use std::{
+    io,
+    os::fd::{AsFd as _, FromRawFd as _, OwnedFd, RawFd},
+};
 
-use rustix::{io::FdFlags, net};
+use rustix::{
+    io::FdFlags,
+    net,
+    process::{Resource, getrlimit, setrlimit},
+};
 
 use super::error::DescriptorProblem;
 
@@ -27,6 +34,17 @@ pub const SUCCESSORS_DESCRIPTOR: RawFd = 6;
 
 /// The first descriptor that a worker does not inherit.
 pub(super) const FIRST_FREE_DESCRIPTOR: RawFd = SUCCESSORS_DESCRIPTOR + 1;
+
+/// Raises the number of descriptors that this process may open to the highest one that the system allows. Each lease
+/// takes ten of a supervisor, and most systems start a program with 1,024.
+///
+/// # Errors
+/// Those of the operating system.
+pub fn raise_descriptor_limit() -> io::Result<()> {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    Ok(setrlimit(Resource::Nofile, limit)?)
+}
 
 /// Takes ownership of an inherited Unix stream socket and marks it close-on-exec.
 ///

@@ -24,7 +24,7 @@ pub enum Error {
     )]
     Sockets(#[source] io::Error),
     /// The worker's executable cannot be started.
-    #[error("cannot start the worker {}: {source}; check that the file exists and may be executed", .executable.display())]
+    #[error("cannot start the worker {}: {source}; {}", .executable.display(), advice(.source, "check that the file exists and may be executed"))]
     Spawn {
         /// The executable.
         executable: PathBuf,
@@ -73,6 +73,14 @@ pub enum Error {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// `/proc` does not show a worker that is to outlive its supervisor.
+    #[error("a later node could not find the worker with process id {pid}: /proc does not show it: {source}; {}", advice(.source, "mount /proc without `hidepid`, or start the node without `--state`"))]
+    Unidentified {
+        /// The process id.
+        pid: u32,
+        /// The error of the operating system.
+        source: io::Error,
+    },
     /// A worker of an earlier supervisor has ended, or another process has its id now.
     #[error("the worker with process id {pid} has ended: {source}")]
     Gone {
@@ -99,6 +107,15 @@ pub enum Error {
         "cannot start the thread that watches the supervisor: {0}; raise the limit of processes (`ulimit -u`)"
     )]
     LivenessThread(#[source] io::Error),
+}
+
+/// What to do about an error of the operating system. `otherwise` holds for one that tells of no limit.
+fn advice<'a>(error: &io::Error, otherwise: &'a str) -> &'a str {
+    match error.raw_os_error() {
+        Some(libc::EMFILE | libc::ENFILE) => "raise the limit of open files (`ulimit -n`)",
+        Some(libc::EAGAIN) => "raise the limit of processes (`ulimit -u`)",
+        _ => otherwise,
+    }
 }
 
 /// Adds the path to an error of the file system.

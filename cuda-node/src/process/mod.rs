@@ -31,6 +31,7 @@ mod worker_process;
 
 pub use descriptors::{
     BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR, JOBS_DESCRIPTOR, SUCCESSORS_DESCRIPTOR,
+    raise_descriptor_limit,
 };
 pub use ends::{Ends, SupervisorEnds, SupervisorWatch, WorkerEnds, die_with_supervisor, pair};
 pub use error::{DescriptorProblem, Error, Result};

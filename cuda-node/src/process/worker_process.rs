@@ -151,6 +151,7 @@ impl WorkerLauncher {
         let mut process = WorkerProcess::new(child, None, held.cgroup);
         // Not before: if the process has ended, a later worker may have a socket at the same path.
         process.socket = Some(SocketPath(socket.clone()));
+        process.started = Some(*started);
         uid?;
         process.memory_limit = *memory_limit;
         let ends = successors::connect(socket).map_err(gone)?;
@@ -372,6 +373,8 @@ pub struct WorkerProcess {
     memory_limit: Option<u64>,
     /// The socket on which it waits for later supervisors.
     socket: Option<SocketPath>,
+    /// The time of its start, as [`WorkerRecord::started`], if a later supervisor can find it.
+    started: Option<u64>,
 }
 
 /// The path of a worker's socket, which is removed at the end.
@@ -404,8 +407,8 @@ pub struct WorkerRecord {
 impl WorkerProcess {
     fn new(child: Child, liveness: Option<PipeWriter>, cgroup: Option<Arc<WorkerCgroup>>) -> Self {
         let (pid, exit) = (child.pid(), ExitCause::Unknown);
-        let (child, memory_limit, socket) = (Some(child), None, None);
-        Self { pid, child, exit, _liveness: liveness, cgroup, memory_limit, socket }
+        let (child, memory_limit, socket, started) = (Some(child), None, None, None);
+        Self { pid, child, exit, _liveness: liveness, cgroup, memory_limit, socket, started }
     }
 
     /// Lets the process outlive this supervisor, which has not used it. The next one can take it over.
@@ -414,21 +417,32 @@ impl WorkerProcess {
         std::mem::forget(self);
     }
 
-    /// Returns the record with which the next supervisor takes over the worker. `None` for a worker that ends with this one.
+    /// Makes sure that a later supervisor can find the worker, if the worker outlives this one. Call it when the worker is
+    /// ready, because no call that follows may fail: a lease without a record would end with this supervisor.
     ///
     /// # Errors
-    /// The process has ended.
-    pub fn for_successor(&self) -> io::Result<Option<WorkerRecord>> {
-        let Some(SocketPath(socket)) = &self.socket else { return Ok(None) };
+    /// [`Error::Unidentified`] if `/proc` does not show the process.
+    pub fn identify(&mut self) -> Result<()> {
+        if self.socket.is_some() {
+            let unidentified = |source| Error::Unidentified { pid: self.pid, source };
+            self.started = Some(start_of(self.pid).map_err(unidentified)?);
+        }
+        Ok(())
+    }
+
+    /// Returns the record with which the next supervisor takes over the worker. `None` for a worker that ends with this
+    /// one, and before [`identify`](Self::identify).
+    pub fn for_successor(&self) -> Option<WorkerRecord> {
+        let (SocketPath(socket), started) = self.socket.as_ref().zip(self.started)?;
         let held = self.child.as_ref().map(Child::held).cloned().unwrap_or_default();
-        Ok(Some(WorkerRecord {
+        Some(WorkerRecord {
             pid: self.pid,
-            started: start_of(self.pid)?,
+            started,
             socket: socket.clone(),
             uid: held.uid.as_ref().map(WorkerUid::get),
             cgroup: held.cgroup.map_or_else(Vec::new, |cgroup| cgroup.folders().to_vec()),
             memory_limit: self.memory_limit,
-        }))
+        })
     }
 
     /// Limits the host memory of the worker to what it uses now and `additional` bytes, if it has a cgroup. The kernel

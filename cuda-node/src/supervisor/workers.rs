@@ -317,6 +317,7 @@ impl Body {
             Body::Process(process) => {
                 let ready = ready(ends).await?;
                 let sandbox = serde_json::from_str(&ready.sandbox).map_err(failed)?;
+                process.process.identify().map_err(failed)?;
                 if let Some(memory) = &mut process.memory {
                     memory.observe().await;
                 }
@@ -455,7 +456,7 @@ impl WorkerHandle {
         match &self.body {
             Body::Threads(_) => None,
             // A worker that has ended is noticed where it is used.
-            Body::Process(process) => process.process.for_successor().ok().flatten(),
+            Body::Process(process) => process.process.for_successor(),
         }
     }
 

@@ -1,11 +1,14 @@
 //! The life of leases.
 
-use std::time::Duration;
+use std::{
+    io::{BufRead, BufReader},
+    time::Duration,
+};
 
 use cuda_core::{Error, Quantity, protocol::Status};
 use cuda_lease::Exclusivity;
 
-use crate::harness::{Node, check, wait_until};
+use crate::harness::{Node, check, program, wait_until};
 
 #[test]
 fn lease_has_a_worker_of_its_own_until_it_is_dropped() {
@@ -146,4 +149,23 @@ fn session_leases_take_turns_on_their_device() {
             scope.spawn(|| (0..20).for_each(|_| check(lease)));
         }
     });
+}
+
+/// Each lease takes ten descriptors of the node, and a login or a service has 1,024 unless its program asks for more.
+#[test]
+fn node_takes_all_descriptors_that_it_may_have() {
+    let start =
+        "ulimit -Sn 200; exec \"$0\" --listen 127.0.0.1:0 --device cpu --insecure --spares 0";
+    let mut shell = std::process::Command::new("sh");
+    let shell = shell.args(["-c", start, &program()]).stdout(std::process::Stdio::piped());
+    let mut node = shell.spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(node.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", node.id())).unwrap();
+    node.kill().unwrap();
+    node.wait().unwrap();
+    assert!(line.starts_with("listening on"), "{line}");
+    let limit = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let values: Vec<_> = limit.split_whitespace().skip(3).take(2).collect();
+    assert_eq!(values[0], values[1], "{limit}");
 }

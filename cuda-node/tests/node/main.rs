@@ -8,6 +8,7 @@ mod chaos;
 mod cycles;
 mod detached;
 mod ends;
+mod false_nodes;
 mod graphs;
 mod harness;
 mod hostile;

@@ -1,5 +1,8 @@
 //! Requests for leases that wait: repeated ones, and those whose client is gone.
 
+use std::task::{Context, Waker};
+
+use cuda_core::protocol::Status;
 use cuda_lease::wire::Allocate;
 
 use crate::{
@@ -87,4 +90,31 @@ fn no_lease_is_left_of_clients_that_stop_waiting() {
     let leases = format!("cuda_node_leases{{device=\"{name}\"}}");
     wait_until("no lease is left", || node.metric(&leases) == 0.0);
     check(&node.lease().acquire_blocking().unwrap());
+}
+
+#[test]
+fn request_whose_future_is_dropped_leaves_the_queue() {
+    let node = start(1);
+    let holder = node.lease().acquire_blocking().unwrap();
+    let mut acquiring = Box::pin(node.lease().wait(10 * LONG).acquire());
+    assert!(acquiring.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    wait_until_queued(&node, 1);
+    drop(acquiring);
+    wait_until_queued(&node, 0);
+    wait_until("its connection is closed", || node.metric("cuda_node_connections") == 1.0);
+    drop(holder);
+    check(&node.lease().wait(LONG).acquire_blocking().unwrap());
+}
+
+/// A client that tries again and again would use up the connections of its tenant.
+#[test]
+fn connections_of_refused_requests_are_closed() {
+    let node = start(1);
+    let holder = node.lease().acquire_blocking().unwrap();
+    // A tenant has 128.
+    for _ in 0..150 {
+        let error = node.lease().acquire_blocking().unwrap_err();
+        assert_eq!(error.status(), Some(Status::CapacityExceeded), "{error}");
+    }
+    check(&holder);
 }

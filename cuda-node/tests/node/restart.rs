@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use cuda_async::{LaunchConfig, launch, prelude::*};
 use cuda_lease::Status;
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use tempfile::TempDir;
 
 use crate::{
@@ -208,4 +209,33 @@ fn lease_that_is_preempted_does_not_come_back() {
         check(&waiting.join().unwrap().unwrap());
     });
     assert!(first.device().new_stream().is_err());
+}
+
+/// Sets the limit of the descriptors of a node. Returns the limits before.
+fn limit_descriptors(node: &Node, current: u64) -> Rlimit {
+    let pid = Pid::from_raw(node.pid() as i32);
+    let text = std::fs::read_to_string(format!("/proc/{}/limits", node.pid())).unwrap();
+    let line = text.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let maximum = line.split_whitespace().nth(4).unwrap().parse().unwrap();
+    let limits = Rlimit { current: Some(current), maximum: Some(maximum) };
+    prlimit(pid, Resource::Nofile, limits).unwrap()
+}
+
+/// A record that is not written would be missing after a restart.
+#[test]
+fn node_without_descriptors_refuses_what_it_cannot_write() {
+    let (_folder, mut node) = node(&["--spares", "0"]);
+    let lease = node.lease().acquire_blocking().unwrap();
+    check(&lease);
+    // The node has opened all below this one.
+    let is_free = |number: &u64| {
+        std::fs::symlink_metadata(format!("/proc/{}/fd/{number}", node.pid())).is_err()
+    };
+    let before = limit_descriptors(&node, (0..).find(is_free).unwrap());
+    let error = lease.renew_blocking(60).unwrap_err();
+    assert!(error.to_string().contains("state folder"), "{error}");
+    limit_descriptors(&node, before.current.unwrap());
+    lease.renew_blocking(60).unwrap();
+    node.restart(Signal::KILL);
+    check(&lease);
 }

@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use cuda_core::{
     Error, NoticeSink, Ticket,
-    protocol::{Answer, Feature, HostBlock, ModuleId, Notice, Reply, Request, StreamId},
+    protocol::{Answer, Control, Feature, HostBlock, ModuleId, Notice, Reply, Request, StreamId},
 };
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
@@ -36,7 +36,7 @@ const SMALL: u64 = 16 << 10;
 pub(super) struct Link {
     pub(super) address: String,
     sink: Arc<dyn NoticeSink>,
-    pub(super) commands: Mutex<Outgoing>,
+    pub(super) commands: Mutex<Commands>,
     pub(super) bulk: Mutex<Bulk>,
     /// Set while the sender has been notified of queued commands.
     has_commands: AtomicBool,
@@ -50,6 +50,13 @@ pub(super) struct Link {
     has_heard: AtomicBool,
     /// The number of flights of commands. A flight starts with the first command after something was received.
     flights: AtomicU64,
+}
+
+/// The lane of commands.
+pub(super) struct Commands {
+    pub(super) outgoing: Outgoing,
+    /// The number of the last ticket that was taken on each stream that is not retired.
+    submitted: FxHashMap<StreamId, u64>,
 }
 
 /// The lane of bulk data.
@@ -90,7 +97,10 @@ impl Link {
         Arc::new(Self {
             address,
             sink,
-            commands: Mutex::new(Outgoing::new(epoch)),
+            commands: Mutex::new(Commands {
+                outgoing: Outgoing::new(epoch),
+                submitted: FxHashMap::default(),
+            }),
             bulk: Mutex::new(Bulk { outgoing: Outgoing::new(epoch), pending: VecDeque::new() }),
             has_commands: AtomicBool::new(false),
             send_commands: Notify::new(),
@@ -112,7 +122,12 @@ impl Link {
     pub(super) fn send(&self, command: &Command<'_>) -> Result<(), Error> {
         let unsupported = || Error::unsupported(Feature::Control, &self.address);
         let opcode = command.opcode().ok_or_else(unsupported)?;
-        self.commands.lock().push(opcode, |out| command.encode(out));
+        let mut commands = self.commands.lock();
+        if let Some(Ticket { stream, number }) = taken_by(command) {
+            commands.submitted.insert(stream, number);
+        }
+        commands.outgoing.push(opcode, |out| command.encode(out));
+        drop(commands);
         if self.has_heard.load(Ordering::Relaxed) && self.has_heard.swap(false, Ordering::Relaxed) {
             self.flights.fetch_add(1, Ordering::Relaxed);
         }
@@ -125,7 +140,7 @@ impl Link {
     /// Takes the commands to send next.
     pub(super) fn take_commands(&self) -> Option<Bytes> {
         self.has_commands.store(false, Ordering::Release);
-        self.commands.lock().take()
+        self.commands.lock().outgoing.take()
     }
 
     /// The number of flights of commands so far. A flight ends when something is received, so a pipeline that is sent
@@ -276,10 +291,12 @@ impl Link {
 
     /// Adds a stream, before its command is sent.
     pub(super) fn add_stream(&self, stream: StreamId) {
+        self.commands.lock().submitted.insert(stream, 0);
         self.state.lock().transfers.add_stream(stream);
     }
 
     pub(super) fn retire(&self, stream: StreamId) {
+        self.commands.lock().submitted.remove(&stream);
         self.state.lock().transfers.retire(stream);
     }
 
@@ -288,18 +305,40 @@ impl Link {
         self.state.lock().lost.clone()
     }
 
+    /// Checks that the node has got a submission that it reports.
+    ///
+    /// # Errors
+    /// It was not sent. Such a report would complete later submissions, whose copies have not begun.
+    fn check_sent(&self, Ticket { stream, number }: Ticket) -> Result<(), SessionError> {
+        // A report may arrive again after the end of its stream.
+        match self.commands.lock().submitted.get(&stream) {
+            Some(&last) if number > last => Err(SessionError::Command(format!(
+                "it reports submission {number} of stream {}, and {last} were sent",
+                stream.0
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     /// Takes an event of the node, on the thread of the connection. Returns the hash of a blob that the node needs.
-    pub(super) fn event(&self, event: Event) -> Option<Hash> {
+    ///
+    /// # Errors
+    /// It reports a submission that was not sent.
+    pub(super) fn event(&self, event: Event) -> Result<Option<Hash>, SessionError> {
         self.has_heard.store(true, Ordering::Relaxed);
         match event {
             Event::Notice(Notice::Progress { stream, complete, .. }) => {
+                self.check_sent(Ticket { stream, number: complete })?;
                 let progress = self.state.lock().transfers.progress(stream, complete);
                 self.deliver(progress);
             }
             Event::Notice(Notice::Lost { error }) => self.lose(error),
             Event::Notice(notice) => {
                 let progress = match &notice {
-                    Notice::Failed { ticket, .. } => self.state.lock().transfers.failed(*ticket),
+                    Notice::Failed { ticket, .. } => {
+                        self.check_sent(*ticket)?;
+                        self.state.lock().transfers.failed(*ticket)
+                    }
                     _ => None,
                 };
                 // SAFETY: the node reported this notice, and its backend keeps the rules of `Backend`.
@@ -307,12 +346,12 @@ impl Link {
                 self.deliver(progress);
             }
             Event::Reply { id, reply } => self.reply(id, reply),
-            Event::NeedBlob { hash } => return Some(hash),
+            Event::NeedBlob { hash } => return Ok(Some(hash)),
             Event::Ending { status, detail, .. } => {
                 tracing::warn!(%status, detail, address = self.address, "the lease ends soon");
             }
         }
-        None
+        Ok(None)
     }
 
     /// Takes bytes of a download.
@@ -375,6 +414,18 @@ impl Link {
         // SAFETY: nothing that is not complete will be, and no host memory is used any more.
         unsafe { self.sink.notice(Notice::Lost { error: error.clone() }) };
         replies.into_values().for_each(|answer| answer.give(Err(error.clone())));
+    }
+}
+
+/// The ticket that a command takes on its stream.
+#[inline]
+fn taken_by(command: &Command<'_>) -> Option<Ticket> {
+    match command {
+        Command::Submit { ticket, .. } => Some(*ticket),
+        Command::Control(Control::Allocate { at, .. } | Control::AllocateIn { at, .. }) => {
+            Some(*at)
+        }
+        _ => None,
     }
 }
 

@@ -1,0 +1,229 @@
+//! Nodes that break the protocol, or answer nothing, and the leases of their clients.
+
+use std::{net::SocketAddr, sync::mpsc::channel, thread, time::Duration};
+
+use cuda_async::prelude::*;
+use cuda_core::{
+    DeviceInfo, Error,
+    protocol::{Control, Notice},
+};
+use cuda_lease::{
+    Lease, LeaseBuilder,
+    authority::ServerTls,
+    internals::transport,
+    wire::{
+        Allocate, Attach, Attached, Command, Event, FrameBuffer, Granted, Header, Hello, Lane,
+        Limits, VERSION, Welcome, opcode::REPLY, put_frame,
+    },
+};
+use quinn::{Connection, RecvStream, SendStream};
+use tokio::runtime::Runtime;
+
+use crate::harness::{LONG, wait_until};
+
+/// A node that serves each connection with a function, whose second argument is the number of the connection.
+struct FalseNode {
+    address: SocketAddr,
+    _runtime: Runtime,
+}
+
+impl FalseNode {
+    fn start<Served: Future<Output = ()> + Send + 'static>(
+        serve: fn(Connection, usize) -> Served,
+    ) -> Self {
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
+        let listen = ([127, 0, 0, 1], 0).into();
+        let (mut config, _) = ServerTls::insecure().config_for(listen).unwrap();
+        config.transport_config(transport::connection());
+        let entered = runtime.enter();
+        let endpoint = transport::endpoint(listen, Some(config), None).unwrap();
+        drop(entered);
+        let address = endpoint.local_addr().unwrap();
+        runtime.spawn(async move {
+            let mut number = 0;
+            while let Some(incoming) = endpoint.accept().await {
+                let Ok(connection) = incoming.await else { continue };
+                tokio::spawn(serve(connection, number));
+                number += 1;
+            }
+        });
+        Self { address, _runtime: runtime }
+    }
+
+    fn lease(&self) -> LeaseBuilder {
+        LeaseBuilder::new(self.address.to_string()).min_vram(1 << 20)
+    }
+}
+
+/// A stream of a client.
+struct Stream {
+    send: SendStream,
+    receive: RecvStream,
+    buffer: FrameBuffer,
+}
+
+/// A frame of a client.
+struct Received {
+    opcode: u16,
+    sequence: u64,
+    body: Vec<u8>,
+}
+
+impl Stream {
+    async fn accept(connection: &Connection) -> Option<Self> {
+        let (send, receive) = connection.accept_bi().await.ok()?;
+        Some(Self { send, receive, buffer: FrameBuffer::default() })
+    }
+
+    async fn next(&mut self) -> Option<Received> {
+        loop {
+            if let Some(frames) = self.buffer.take_first().unwrap() {
+                let frame = frames.iter().next().unwrap();
+                let Header { opcode, sequence, .. } = frame.header;
+                return Some(Received { opcode, sequence, body: frame.body.to_vec() });
+            }
+            let chunk = self.receive.read_chunk(usize::MAX, true).await.ok()??;
+            self.buffer.extend(&chunk.bytes);
+        }
+    }
+
+    async fn send(
+        &mut self,
+        opcode: u16,
+        epoch: u32,
+        sequence: u64,
+        body: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let mut out = Vec::new();
+        put_frame(&mut out, opcode, epoch, sequence, body);
+        _ = self.send.write_all(&out).await;
+    }
+
+    async fn event(&mut self, epoch: u32, sequence: u64, event: impl Into<Event>) {
+        let event = event.into();
+        self.send(event.opcode(), epoch, sequence, |out| event.encode(out)).await;
+    }
+}
+
+/// Accepts the stream of requests, and answers the greeting.
+async fn greet(connection: &Connection) -> Option<Stream> {
+    let mut requests = Stream::accept(connection).await?;
+    let hello = requests.next().await?;
+    assert_eq!(hello.opcode, Hello::OPCODE);
+    let (node, certificate_ends_in_ms) = ("false".into(), None);
+    let welcome = Welcome { version: VERSION, features: 0, node, certificate_ends_in_ms };
+    requests.send(Hello::OPCODE | REPLY, 0, hello.sequence, |out| welcome.encode(out)).await;
+    Some(requests)
+}
+
+/// Answers the request for a lease.
+async fn grant(requests: &mut Stream) -> Option<()> {
+    let request = requests.next().await?;
+    assert_eq!(request.opcode, Allocate::OPCODE);
+    let limits = Limits {
+        submissions_in_flight: 64,
+        host_bytes_in_flight: 1 << 20,
+        memory: 1 << 20,
+        streams: 64,
+        module_bytes: 1 << 20,
+    };
+    let device = DeviceInfo::new("cpu", "a processor");
+    let (lease, token, features) = (1, vec![1; 8].into(), None);
+    let (generation, expires_in_ms) = (1, 60_000);
+    let granted = Granted { lease, token, generation, expires_in_ms, device, limits, features };
+    requests.send(Allocate::OPCODE | REPLY, 0, request.sequence, |out| granted.encode(out)).await;
+    Some(())
+}
+
+/// Accepts both lanes of a session. Returns them, and the epoch.
+async fn attach(connection: &Connection) -> Option<(Stream, Stream, u32)> {
+    let (mut commands, mut bulk, mut epoch) = (None, None, 0);
+    while commands.is_none() || bulk.is_none() {
+        let mut lane = Stream::accept(connection).await?;
+        let frame = lane.next().await?;
+        assert_eq!(frame.opcode, Attach::OPCODE);
+        let attach = Attach::decode(&frame.body).unwrap();
+        let attached = Attached { received: 0 };
+        lane.send(Attach::OPCODE | REPLY, 0, 0, |out| attached.encode(out)).await;
+        epoch = attach.epoch;
+        match attach.lane {
+            Lane::Commands => commands = Some(lane),
+            Lane::Bulk => bulk = Some(lane),
+        }
+    }
+    Some((commands?, bulk?, epoch))
+}
+
+/// Runs `call` on a thread, and waits for its result.
+fn in_time<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, receiver) = channel();
+    thread::spawn(move || sender.send(call()));
+    receiver.recv_timeout(LONG).expect("the call does not return")
+}
+
+/// The error that lost a lease.
+fn lost(lease: &Lease) -> Error {
+    let mut found = None;
+    wait_until("the lease is lost", || {
+        found = lease.device().new_stream().map(drop).err();
+        found.is_some()
+    });
+    found.unwrap()
+}
+
+/// The code with which a node closes its connections whose leases the next node takes over.
+const RESTARTS: u32 = 16;
+
+#[test]
+fn session_that_never_resumes_is_lost() {
+    async fn serve(connection: Connection, number: usize) {
+        let served = async {
+            let mut requests = greet(&connection).await?;
+            if number == 0 {
+                grant(&mut requests).await?;
+                attach(&connection).await?;
+            } else {
+                Stream::accept(&connection).await?;
+            }
+            Some(())
+        };
+        served.await;
+        connection.close(RESTARTS.into(), b"the node restarts");
+    }
+    let node = FalseNode::start(serve);
+    let lease = node.lease().resume_within(Duration::from_millis(200)).acquire_blocking().unwrap();
+    let error = lost(&lease);
+    assert!(matches!(error, Error::Disconnected { .. }), "{error}");
+    assert!(error.to_string().contains("the node restarts"), "{error}");
+}
+
+/// A node that reports more than was sent to it. Later progress could not be told from it.
+#[test]
+fn progress_of_submissions_that_were_not_sent_loses_the_lease() {
+    async fn serve(connection: Connection, _: usize) {
+        let served = async {
+            let mut requests = greet(&connection).await?;
+            grant(&mut requests).await?;
+            let (mut commands, _bulk, epoch) = attach(&connection).await?;
+            let mut events = 0;
+            while let Some(Received { opcode, body, .. }) = commands.next().await {
+                let command = Command::decode(opcode, &body).unwrap();
+                if let Command::Control(Control::CreateStream { id, .. }) = command {
+                    let (stream, accepted, complete) = (id, u64::MAX, u64::MAX);
+                    events += 1;
+                    let notice = Notice::Progress { stream, accepted, complete };
+                    commands.event(epoch, events, notice).await;
+                }
+            }
+            Some(())
+        };
+        served.await;
+        connection.closed().await;
+    }
+    let node = FalseNode::start(serve);
+    let lease = node.lease().acquire_blocking().unwrap();
+    let read = move || zeros::<u8>(1).then(to_host).sync_on(&lease.device().new_stream()?);
+    let error = in_time(read).expect_err("the node has sent no bytes");
+    assert!(error.to_string().contains("broke the protocol"), "{error}");
+}
