@@ -37,7 +37,9 @@ impl FalseNode {
         let (mut config, _) = ServerTls::insecure().config_for(listen).unwrap();
         config.transport_config(transport::connection());
         let entered = runtime.enter();
-        let endpoint = transport::endpoint(listen, Some(config), None).unwrap();
+        let endpoint =
+            transport::endpoint(listen, Some((config, transport::ResetKey::derive(&[0; 32]))))
+                .unwrap();
         drop(entered);
         let address = endpoint.local_addr().unwrap();
         runtime.spawn(async move {
