@@ -33,9 +33,11 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 use super::{Client, LeasedDevice, Leases, State};
 use crate::{
+    gpu::{self, GpuInfo, GpuMonitor, GpuUuid, ProcessMemory},
     leases::{
         LeaseId, LeaseRequest, LeaseState, LeaseTable, Placement, SlotConfig, SlotId, TableConfig,
     },
+    process::WorkerLauncher,
     quotas::Quotas,
     supervisor::{
         DeviceOptions, Node, NodeOptions, OperatorCommand,
@@ -45,7 +47,7 @@ use crate::{
         reload::Reload,
         state_folder::StateFolder,
         tenants::Tenants,
-        workers::{Launcher, Workers},
+        workers::{Gpu, Launcher, ProcessLauncher, Workers},
     },
 };
 
@@ -127,6 +129,47 @@ fn worker_that_cannot_start_has_not_died() {
     assert!(!audit.contains("died"), "{audit}");
     is_broken.store(false, Ordering::Relaxed);
     drop(place.request().acquire_blocking().unwrap());
+}
+
+/// A GPU that is lost after the first look at a process on it.
+#[derive(Default)]
+struct LostGpu(AtomicBool);
+
+impl GpuMonitor for LostGpu {
+    fn devices(&self) -> gpu::Result<Vec<GpuInfo>> {
+        Ok(Vec::new())
+    }
+
+    fn memory_of(&self, gpu: &GpuUuid, _: u32) -> gpu::Result<ProcessMemory> {
+        match self.0.swap(true, Ordering::Relaxed) {
+            false => Ok(ProcessMemory::Used(1 << 30)),
+            true => Err(gpu::Error::GpuLost { gpu: gpu.clone(), detail: "in a test".into() }),
+        }
+    }
+
+    fn used(&self, _: &GpuUuid) -> gpu::Result<u64> {
+        Ok(1 << 30)
+    }
+}
+
+/// The next lease would get memory that the failed worker still has.
+#[tokio::test]
+async fn failed_start_whose_memory_is_not_back_fences_the_device() {
+    let gpu = Gpu { monitor: Arc::new(LostGpu::default()), uuid: GpuUuid::new("GPU-0") };
+    let launcher = WorkerLauncher::new("/bin/false");
+    let launcher = ProcessLauncher { launcher, gpu: Some(gpu), jit_cache: None };
+    let mut device = device(CpuProvider::default());
+    device.workers = Workers::new(Launcher::Process(Box::new(launcher)), 0);
+    let leases = Leases::new(table(), key(), vec![device], limits(), Audit::default(), None);
+    let refused = leases.allocate(&client("alice"), request(), false).await.unwrap_err();
+    assert_eq!(refused.0, Status::Internal, "{}", refused.1);
+    let started = Instant::now();
+    while leases.count() > 0 {
+        assert!(started.elapsed() < LONG, "the lease does not end");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let is_fenced = |state: &mut State, _| state.table.slots().any(|slot| slot.is_fenced);
+    assert!(leases.change(is_fenced), "the device is in service");
 }
 
 /// A CPU device that opens when the sender is dropped.
