@@ -216,11 +216,8 @@ impl LeaseTable {
         if length.is_zero() || !matches!(of.phase, Phase::Active { .. }) {
             return self.begin_end(lease, cause);
         }
-        if let Some(earlier) = &of.announced {
-            let left = earlier.until.map_or(earlier.length, |until| until.saturating_sub(now));
-            if left <= length {
-                return;
-            }
+        if of.announced.as_ref().is_some_and(|earlier| earlier.left(now) <= length) {
+            return;
         }
         // One announcement is pending at a time: the shorter one replaces the other.
         self.actions.retain(
