@@ -205,6 +205,33 @@ async fn lease_that_ends_while_its_worker_starts_keeps_its_place_until_the_worke
     tokio::time::timeout(LONG, ended).await.expect("the lease does not end");
 }
 
+/// A client whose connection is lost repeats the request while the worker ends.
+#[tokio::test]
+async fn repeated_end_of_a_lease_is_logged_once() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("audit");
+    let audit = Audit::append_to(&path).unwrap();
+    let (slow, is_slow) = mpsc::channel();
+    let device = slow_device(is_slow);
+    let leases = Leases::new(table(), key(), vec![device], limits(), audit, None);
+    let alice = client("alice");
+    let lease = leases.change(|state, now| {
+        let request = LeaseRequest::new(alice.tenant.clone(), [1; 16], 1 << 20);
+        let Ok(Placement::Leased(lease)) = state.table.request(now, request) else { panic!() };
+        lease
+    });
+    let claims = Claims { lease: lease.0, generation: 1, serial: 1, client: alice.key };
+    let token = key().issue(&claims);
+    for _ in 0..2 {
+        leases.free(&alice, lease.0, token.as_bytes()).await.unwrap();
+    }
+    assert_eq!(leases.count(), 1, "the worker has ended");
+    drop(slow);
+    leases.audit.written().await;
+    let audit = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(audit.matches("\"freed\"").count(), 1, "{audit}");
+}
+
 /// A lease acts for its own tenant only, whatever the token states.
 #[test]
 fn token_that_the_node_signed_for_a_lease_of_another_tenant_is_refused() {
