@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use cuda_core::DeviceInfo;
 use cuda_lease::{
     DeviceEntry,
-    authority::ServerTls,
+    authority::{Claims, Fingerprint, ServerTls, TokenKey},
     internals::transport,
     wire::{
         Allocate, FrameBuffer, Free, Granted, Hello, Inventory, InventoryReply, Limits, Submit,
@@ -86,6 +86,10 @@ fn welcome(version: u16) -> Option<Reply> {
 }
 
 fn granted() -> Option<Reply> {
+    granted_with("cpu", "a processor")
+}
+
+fn granted_with(address: &str, name: &str) -> Option<Reply> {
     let limits = Limits {
         submissions_in_flight: 1,
         host_bytes_in_flight: 1,
@@ -93,8 +97,10 @@ fn granted() -> Option<Reply> {
         streams: 1,
         module_bytes: 1 << 20,
     };
-    let device = DeviceInfo::new("cpu", "a processor");
-    let token = vec![1; 8].into();
+    let device = DeviceInfo::new(address, name);
+    let claims =
+        Claims { lease: 1, generation: 1, serial: 1, client: Fingerprint::UNAUTHENTICATED };
+    let token = TokenKey::from_bytes([7; 32]).issue(&claims).as_bytes().to_vec().into();
     let granted = Granted {
         lease: 1,
         token,
@@ -180,6 +186,19 @@ fn control_characters_of_a_node_are_escaped() {
     }
     // A line break in a name does not begin another row.
     assert_eq!(hostile.run("inventory").done().lines().count(), 2);
+}
+
+#[test]
+fn line_breaks_in_the_name_of_an_allocated_device_are_escaped() {
+    let hostile = FalseNode::start(|opcode| match opcode {
+        Hello::OPCODE => welcome(VERSION),
+        Allocate::OPCODE => granted_with("cpu\ntoken    none", "a\nb\u{9b}31m"),
+        _ => None,
+    });
+    let printed = hostile.run("alloc").done();
+    // The lease, its device, memory, expiry and token.
+    assert_eq!(printed.lines().count(), 5, "{printed}");
+    assert!(printed.contains("cpu\\u000atoken    none (a\\u000ab\\u009b31m)"), "{printed}");
 }
 
 /// Padding of all rows to the longest name would take gigabytes, and a width of 65,536 characters ends a program.
