@@ -1,15 +1,18 @@
 //! Nodes that break the protocol, or answer nothing.
 
-use std::net::SocketAddr;
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use cuda_core::DeviceInfo;
 use cuda_lease::{
-    DeviceEntry,
+    DeviceEntry, Status,
     authority::{Claims, Fingerprint, ServerTls, TokenKey},
     internals::transport,
     wire::{
-        Allocate, FrameBuffer, Free, Granted, Hello, Inventory, InventoryReply, Limits, Submit,
-        Submitted, VERSION, Welcome, opcode::REPLY, put_frame,
+        Allocate, FrameBuffer, Free, Granted, Hello, Inventory, InventoryReply, Limits, Refused,
+        Submit, Submitted, VERSION, Welcome, opcode::REPLY, put_frame,
     },
 };
 use tokio::runtime::Runtime;
@@ -85,6 +88,12 @@ fn welcome(version: u16) -> Option<Reply> {
     reply!(Welcome { version, features: 0, node, certificate_ends_in_ms }, Hello::OPCODE)
 }
 
+fn refused(status: Status, detail: &str) -> Option<Reply> {
+    let mut body = Vec::new();
+    Refused { status, detail: detail.into() }.encode(&mut body);
+    Some((Refused::OPCODE, body))
+}
+
 fn granted() -> Option<Reply> {
     granted_with("cpu", "a processor")
 }
@@ -145,8 +154,7 @@ fn reply_to_another_request_is_refused() {
 fn output_that_was_not_requested_is_refused() {
     let iota = "submit --ptx K/iota.ptx --kernel iota --arg u32=1 --output-bytes 4";
     fn submitted(output: usize, following_bytes: u64) -> Option<Reply> {
-        let (status, text, output) =
-            (cuda_lease::Status::Ok, String::new(), vec![0; output].into());
+        let (status, text, output) = (Status::Ok, String::new(), vec![0; output].into());
         reply!(Submitted { status, text, output, following_bytes }, Submit::OPCODE)
     }
     let inline = FalseNode::start(|opcode| match opcode {
@@ -199,6 +207,46 @@ fn line_breaks_in_the_name_of_an_allocated_device_are_escaped() {
     // The lease, its device, memory, expiry and token.
     assert_eq!(printed.lines().count(), 5, "{printed}");
     assert!(printed.contains("cpu\\u000atoken    none (a\\u000ab\\u009b31m)"), "{printed}");
+}
+
+/// The images of other submits take the place of one that the node has just got, more than once.
+#[test]
+fn image_that_the_node_drops_again_is_sent_again() {
+    static SUBMITS: AtomicUsize = AtomicUsize::new(0);
+    let forgetful = FalseNode::start(|opcode| match opcode {
+        Hello::OPCODE => welcome(VERSION),
+        Allocate::OPCODE => granted(),
+        Submit::OPCODE if SUBMITS.fetch_add(1, Ordering::Relaxed) < 3 => {
+            refused(Status::NotFound, "the node does not have the image")
+        }
+        Submit::OPCODE => {
+            let (text, output) = (String::new(), vec![7; 4].into());
+            let status = Status::Ok;
+            reply!(Submitted { status, text, output, following_bytes: 0 }, Submit::OPCODE)
+        }
+        _ => None,
+    });
+    let iota = "submit --ptx K/iota.ptx --kernel iota --arg u32=1 --output-bytes 4 --format hex";
+    assert!(forgetful.run(iota).done().contains("07 07 07 07"));
+    assert_eq!(SUBMITS.load(Ordering::Relaxed), 4);
+}
+
+#[test]
+fn image_that_the_node_never_keeps_is_sent_four_times() {
+    static SUBMITS: AtomicUsize = AtomicUsize::new(0);
+    let forgetful = FalseNode::start(|opcode| match opcode {
+        Hello::OPCODE => welcome(VERSION),
+        Allocate::OPCODE => granted(),
+        Submit::OPCODE => {
+            SUBMITS.fetch_add(1, Ordering::Relaxed);
+            refused(Status::NotFound, "the node does not have the image")
+        }
+        _ => None,
+    });
+    let iota = "submit --ptx K/iota.ptx --kernel iota --arg u32=1";
+    forgetful.run(iota).failed(4, "the node does not have the image");
+    // The first one is without the image.
+    assert_eq!(SUBMITS.load(Ordering::Relaxed), 5);
 }
 
 /// Padding of all rows to the longest name would take gigabytes, and a width of 65,536 characters ends a program.
