@@ -2,22 +2,28 @@
 
 use std::{
     net::SocketAddr,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
 };
 
 use cuda_core::DeviceInfo;
 use cuda_lease::{
-    DeviceEntry, Status,
+    DeviceEntry, LeaseBuilder, Status,
     authority::{Claims, Fingerprint, ServerTls, TokenKey},
     internals::transport,
     wire::{
-        Allocate, FrameBuffer, Free, Granted, Hello, Inventory, InventoryReply, Limits, Refused,
-        Submit, Submitted, VERSION, Welcome, opcode::REPLY, put_frame,
+        Allocate, FrameBuffer, Free, Granted, Hello, Inventory, InventoryReply, Limits, PutBlob,
+        Refused, Submit, Submitted, VERSION, Welcome,
+        opcode::{MODULE_LOAD, NEED_BLOB, REPLY},
+        put_frame,
     },
 };
 use tokio::runtime::Runtime;
 
-use crate::support::Place;
+use crate::support::{LONG, Place};
 
 /// A reply: its opcode and its body.
 type Reply = (u16, Vec<u8>);
@@ -65,11 +71,14 @@ async fn serve(
     let mut buffer = FrameBuffer::default();
     while let Ok(Some(chunk)) = receive.read_chunk(usize::MAX, true).await {
         buffer.extend(&chunk.bytes);
-        while let Some(frames) = buffer.take_first().unwrap() {
+        // Raw bytes behind a frame are no frames.
+        while let Ok(Some(frames)) = buffer.take_first() {
             let header = frames.iter().next().unwrap().header;
             let Some((opcode, body)) = answer(header.opcode) else { continue };
+            // Events of the node itself have no number.
+            let sequence = if opcode & REPLY == 0 { 0 } else { header.sequence };
             let mut out = Vec::new();
-            put_frame(&mut out, opcode, 0, header.sequence, |out| out.extend_from_slice(&body));
+            put_frame(&mut out, opcode, 0, sequence, |out| out.extend_from_slice(&body));
             send.write_all(&out).await.unwrap();
         }
     }
@@ -247,6 +256,26 @@ fn image_that_the_node_never_keeps_is_sent_four_times() {
     forgetful.run(iota).failed(4, "the node does not have the image");
     // The first one is without the image.
     assert_eq!(SUBMITS.load(Ordering::Relaxed), 5);
+}
+
+/// The module would never load, and its launches would wait for ever.
+#[test]
+fn session_whose_module_the_node_refuses_ends_with_the_reason() {
+    const IOTA: &str = include_str!("../../../kernels/iota.ptx");
+    let refuses = FalseNode::start(|opcode| match opcode {
+        Hello::OPCODE => welcome(VERSION),
+        Allocate::OPCODE => granted(),
+        MODULE_LOAD => Some((NEED_BLOB, blake3::hash(IOTA.as_bytes()).as_bytes().to_vec())),
+        PutBlob::OPCODE => refused(Status::TooLarge, "it does not fit"),
+        _ => None,
+    });
+    let lease = LeaseBuilder::new(refuses.address.to_string()).acquire_blocking().unwrap();
+    let (sender, loaded) = mpsc::channel();
+    let load = move || sender.send(lease.device().load_ptx_blocking(IOTA).map(drop));
+    let loading = thread::spawn(load);
+    let error = loaded.recv_timeout(LONG).expect("the load waits for ever").unwrap_err();
+    assert!(error.to_string().contains("it does not fit"), "{error}");
+    loading.join().unwrap().unwrap();
 }
 
 /// Padding of all rows to the longest name would take gigabytes, and a width of 65,536 characters ends a program.
