@@ -37,18 +37,20 @@ use crate::{
     leases::{
         LeaseId, LeaseRequest, LeaseState, LeaseTable, Placement, SlotConfig, SlotId, TableConfig,
     },
-    process::WorkerLauncher,
+    process::{COMMANDS_DESCRIPTOR, WorkerLauncher},
     quotas::Quotas,
     supervisor::{
         DeviceOptions, Node, NodeOptions, OperatorCommand,
         audit::{Audit, Entry as Decision},
         connection,
+        jit_cache::JitCache,
         operator::OperatorSocket,
         reload::Reload,
         state_folder::StateFolder,
         tenants::Tenants,
         workers::{Gpu, Launcher, ProcessLauncher, Workers},
     },
+    worker::Ready,
 };
 
 /// The longest wait for a state. A test that waits longer has found a bug.
@@ -152,12 +154,11 @@ impl GpuMonitor for LostGpu {
     }
 }
 
-/// The next lease would get memory that the failed worker still has.
-#[tokio::test]
-async fn failed_start_whose_memory_is_not_back_fences_the_device() {
+/// Requests a lease of a GPU whose workers fail to start, and whose memory does not come back. The next lease would get
+/// memory that the failed worker still has.
+async fn failed_start_fences_the_device(launcher: WorkerLauncher, jit_cache: Option<JitCache>) {
     let gpu = Gpu { monitor: Arc::new(LostGpu::default()), uuid: GpuUuid::new("GPU-0") };
-    let launcher = WorkerLauncher::new("/bin/false");
-    let launcher = ProcessLauncher { launcher, gpu: Some(gpu), jit_cache: None };
+    let launcher = ProcessLauncher { launcher, gpu: Some(gpu), jit_cache };
     let mut device = device(CpuProvider::default());
     device.workers = Workers::new(Launcher::Process(Box::new(launcher)), 0);
     let leases = Leases::new(table(), key(), vec![device], limits(), Audit::default(), None);
@@ -170,6 +171,28 @@ async fn failed_start_whose_memory_is_not_back_fences_the_device() {
     }
     let is_fenced = |state: &mut State, _| state.table.slots().any(|slot| slot.is_fenced);
     assert!(leases.change(is_fenced), "the device is in service");
+}
+
+#[tokio::test]
+async fn worker_that_ends_while_it_starts_fences_its_device() {
+    failed_start_fences_the_device(WorkerLauncher::new("/bin/false"), None).await;
+}
+
+#[tokio::test]
+async fn worker_without_the_kernels_of_its_tenant_fences_its_device() {
+    let folder = TempDir::new().unwrap();
+    let kernels = JitCache::open(Some(folder.path())).unwrap();
+    std::fs::remove_dir(folder.path().join("tenants")).unwrap();
+    std::fs::write(folder.path().join("tenants"), "").unwrap();
+    let (device, sandbox) = (DeviceInfo::new("cuda:0", "a GPU"), "[]".into());
+    let ready = Ready { device, features: 0, sandbox };
+    let mut out = Vec::new();
+    put_frame(&mut out, Ready::OPCODE, 0, 0, |out| ready.encode(out));
+    let file = folder.path().join("ready");
+    std::fs::write(&file, &out).unwrap();
+    let script = format!("cat \"$0\" >&{COMMANDS_DESCRIPTOR}; exec sleep 1000");
+    let launcher = WorkerLauncher::new("/bin/sh").argument("-c").argument(script).argument(file);
+    failed_start_fences_the_device(launcher, Some(kernels)).await;
 }
 
 /// A CPU device that opens when the sender is dropped.
