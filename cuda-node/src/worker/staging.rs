@@ -101,7 +101,7 @@ impl Staging {
             if pool.closed {
                 return None;
             }
-            // Idle blocks of other sizes may be there, and too small: only another block that is returned helps.
+            // Idle blocks of other sizes, which may be there, are too small.
             self.returned.wait(&mut pool);
         };
         drop(pool);

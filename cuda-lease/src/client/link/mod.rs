@@ -288,9 +288,9 @@ impl Link {
         self.state.lock().lost.clone()
     }
 
-    /// Takes an event of the node, on the thread of the connection. Returns the hash of a blob that the node needs, if the
-    /// client has it. The node may ask for one of a load that was cancelled meanwhile, so that a request for any other is
-    /// no error. The caller keeps the hash until the blob is sent, so those that the client has not would add up.
+    /// Takes an event of the node, on the thread of the connection. Returns the hash of a blob that the node needs. A
+    /// request for one that the client does not have is ignored: the node may ask for the code of a load that was
+    /// cancelled meanwhile, and the caller keeps a hash until its blob is sent.
     pub(super) fn event(&self, event: Event) -> Option<Hash> {
         self.has_heard.store(true, Ordering::Relaxed);
         match event {
