@@ -278,11 +278,17 @@ impl Grant {
         body
     }
 
-    /// Takes the reply to a renewal.
+    /// Takes the reply to a renewal. One of an earlier generation is ignored: its token ends before the present one. A
+    /// renewal never shortens the lease.
     fn renewed(&self, renewed: &Renewed) {
+        if renewed.generation < self.generation() {
+            return;
+        }
         *self.token.lock() = renewed.token.clone();
         self.generation.store(renewed.generation, Ordering::Relaxed);
-        *self.expires.lock() = Instant::now() + Duration::from_millis(renewed.expires_in_ms);
+        let expires = Instant::now() + Duration::from_millis(renewed.expires_in_ms);
+        let mut latest = self.expires.lock();
+        *latest = expires.max(*latest);
     }
 }
 
@@ -778,11 +784,13 @@ impl Renewal {
 
 #[cfg(test)]
 mod tests {
+    use cuda_core::DeviceInfo;
+
     use super::*;
     use crate::{
         authority::ServerTls,
         client::LeaseBuilder,
-        wire::{FrameBuffer, Hello, VERSION, Welcome, opcode, put_frame},
+        wire::{FrameBuffer, Hello, Limits, VERSION, Welcome, opcode, put_frame},
     };
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -825,6 +833,39 @@ mod tests {
             matches!(&requested, End::Lost(cause) if cause.contains("the node restarts")),
             "{requested:?}"
         );
+    }
+
+    #[test]
+    fn renewal_that_is_older_than_the_present_one_is_ignored() {
+        let limits = Limits {
+            submissions_in_flight: 1,
+            host_bytes_in_flight: 1,
+            memory: 1,
+            streams: 1,
+            module_bytes: 1,
+        };
+        let granted = Granted {
+            lease: 1,
+            token: Bytes::from_static(b"first"),
+            generation: 1,
+            expires_in_ms: 10_000,
+            device: DeviceInfo::new("cpu", "a processor"),
+            limits,
+            features: None,
+        };
+        let grant = Grant::new(&granted);
+        let renew = |token: &'static str, generation, expires_in_ms| {
+            let token = Bytes::from_static(token.as_bytes());
+            grant.renewed(&Renewed { token, generation, expires_in_ms });
+        };
+        renew("third", 3, 600_000);
+        renew("second", 2, 900_000);
+        assert_eq!((&grant.token()[..], grant.generation()), (&b"third"[..], 3));
+        assert!(grant.expires_in() <= 600 * SECOND);
+        // A repeated renewal has the same generation, and may be for another key.
+        renew("other key", 3, 20_000);
+        assert_eq!((&grant.token()[..], grant.generation()), (&b"other key"[..], 3));
+        assert!(grant.expires_in() > 500 * SECOND);
     }
 
     #[test]

@@ -333,8 +333,13 @@ async fn repeat(mut channel: Channel, job: Payload) -> Result<Submitted> {
     }
 }
 
-/// Sends the job by the hash of its image, and once more with the image if the node does not have it. Sets
-/// `may_have_run` while the node may have the job. `images` is locked while a large image travels.
+/// The maximum number of times that a job is sent with its image. Images of other submits may take its place at the node
+/// before the job runs.
+const IMAGE_SENDS: usize = 4;
+
+/// Sends the job by the hash of its image, and again with the image while the node does not have it. A job that got this
+/// answer has not run, and the node keeps no answer for its id. Sets `may_have_run` while the node may have the job.
+/// `images` is locked while a large image travels.
 async fn attempt(
     connection: &quinn::Connection,
     images: &tokio::sync::Mutex<()>,
@@ -343,23 +348,27 @@ async fn attempt(
 ) -> Result<Result<wire::Submitted, Refusal>, End> {
     // A repeated job may have run on an earlier connection.
     let had_run = *may_have_run;
-    let first = send(connection, job, None, may_have_run).await?;
-    if !matches!(first, Err((Status::NotFound, _))) {
-        return Ok(first);
+    let mut answer = send(connection, job, None, may_have_run).await?;
+    for _ in 0..IMAGE_SENDS {
+        if !matches!(answer, Err((Status::NotFound, _))) {
+            break;
+        }
+        *may_have_run = had_run;
+        let mut image = Some(job.image.clone());
+        if job.image.len() > wire::Submit::IMAGE_LIMIT {
+            let wire::Submit { lease, hash, .. } = &job.request;
+            let put = async {
+                let _only = images.lock().await;
+                put_blob(connection, *lease, (job.token)(), *hash, job.image.clone()).await
+            };
+            if let Err(refused) = put.await? {
+                return Ok(Err(refused));
+            }
+            image = None;
+        }
+        answer = send(connection, job, image, may_have_run).await?;
     }
-    *may_have_run = had_run;
-    if job.image.len() <= wire::Submit::IMAGE_LIMIT {
-        return send(connection, job, Some(job.image.clone()), may_have_run).await;
-    }
-    let wire::Submit { lease, hash, .. } = &job.request;
-    let put = async {
-        let _only = images.lock().await;
-        put_blob(connection, *lease, (job.token)(), *hash, job.image.clone()).await
-    };
-    match put.await? {
-        Ok(()) => send(connection, job, None, may_have_run).await,
-        Err(refused) => Ok(Err(refused)),
-    }
+    Ok(answer)
 }
 
 async fn send(

@@ -1,20 +1,29 @@
 //! Nodes that break the protocol, or answer nothing.
 
-use std::net::SocketAddr;
+use std::{
+    net::SocketAddr,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+};
 
 use cuda_core::DeviceInfo;
 use cuda_lease::{
-    DeviceEntry,
-    authority::ServerTls,
+    DeviceEntry, LeaseBuilder, Status,
+    authority::{Claims, Fingerprint, ServerTls, TokenKey},
     internals::transport,
     wire::{
-        Allocate, FrameBuffer, Free, Granted, Hello, Inventory, InventoryReply, Limits, Submit,
-        Submitted, VERSION, Welcome, opcode::REPLY, put_frame,
+        Allocate, FrameBuffer, Free, Granted, Hello, Inventory, InventoryReply, Limits, PutBlob,
+        Refused, Submit, Submitted, VERSION, Welcome,
+        opcode::{MODULE_LOAD, NEED_BLOB, REPLY},
+        put_frame,
     },
 };
 use tokio::runtime::Runtime;
 
-use crate::support::Place;
+use crate::support::{LONG, Place};
 
 /// A reply: its opcode and its body.
 type Reply = (u16, Vec<u8>);
@@ -64,11 +73,14 @@ async fn serve(
     let mut buffer = FrameBuffer::default();
     while let Ok(Some(chunk)) = receive.read_chunk(usize::MAX, true).await {
         buffer.extend(&chunk.bytes);
-        while let Some(frames) = buffer.take_first().unwrap() {
+        // Raw bytes behind a frame are no frames.
+        while let Ok(Some(frames)) = buffer.take_first() {
             let header = frames.iter().next().unwrap().header;
             let Some((opcode, body)) = answer(header.opcode) else { continue };
+            // Events of the node itself have no number.
+            let sequence = if opcode & REPLY == 0 { 0 } else { header.sequence };
             let mut out = Vec::new();
-            put_frame(&mut out, opcode, 0, header.sequence, |out| out.extend_from_slice(&body));
+            put_frame(&mut out, opcode, 0, sequence, |out| out.extend_from_slice(&body));
             send.write_all(&out).await.unwrap();
         }
     }
@@ -87,7 +99,17 @@ fn welcome(version: u16) -> Option<Reply> {
     reply!(Welcome { version, features: 0, node, certificate_ends_in_ms }, Hello::OPCODE)
 }
 
+fn refused(status: Status, detail: &str) -> Option<Reply> {
+    let mut body = Vec::new();
+    Refused { status, detail: detail.into() }.encode(&mut body);
+    Some((Refused::OPCODE, body))
+}
+
 fn granted() -> Option<Reply> {
+    granted_with("cpu", "a processor")
+}
+
+fn granted_with(address: &str, name: &str) -> Option<Reply> {
     let limits = Limits {
         submissions_in_flight: 1,
         host_bytes_in_flight: 1,
@@ -95,8 +117,10 @@ fn granted() -> Option<Reply> {
         streams: 1,
         module_bytes: 1 << 20,
     };
-    let device = DeviceInfo::new("cpu", "a processor");
-    let token = vec![1; 8].into();
+    let device = DeviceInfo::new(address, name);
+    let claims =
+        Claims { lease: 1, generation: 1, serial: 1, client: Fingerprint::UNAUTHENTICATED };
+    let token = TokenKey::from_bytes([7; 32]).issue(&claims).as_bytes().to_vec().into();
     let granted = Granted {
         lease: 1,
         token,
@@ -141,8 +165,7 @@ fn reply_to_another_request_is_refused() {
 fn output_that_was_not_requested_is_refused() {
     let iota = "submit --ptx K/iota.ptx --kernel iota --arg u32=1 --output-bytes 4";
     fn submitted(output: usize, following_bytes: u64) -> Option<Reply> {
-        let (status, text, output) =
-            (cuda_lease::Status::Ok, String::new(), vec![0; output].into());
+        let (status, text, output) = (Status::Ok, String::new(), vec![0; output].into());
         reply!(Submitted { status, text, output, following_bytes }, Submit::OPCODE)
     }
     let inline = FalseNode::start(|opcode| match opcode {
@@ -182,6 +205,79 @@ fn control_characters_of_a_node_are_escaped() {
     }
     // A line break in a name does not begin another row.
     assert_eq!(hostile.run("inventory").done().lines().count(), 2);
+}
+
+#[test]
+fn line_breaks_in_the_name_of_an_allocated_device_are_escaped() {
+    let hostile = FalseNode::start(|opcode| match opcode {
+        Hello::OPCODE => welcome(VERSION),
+        Allocate::OPCODE => granted_with("cpu\ntoken    none", "a\nb\u{9b}31m"),
+        _ => None,
+    });
+    let printed = hostile.run("alloc").done();
+    // The lease, its device, memory, expiry and token.
+    assert_eq!(printed.lines().count(), 5, "{printed}");
+    assert!(printed.contains("cpu\\u000atoken    none (a\\u000ab\\u009b31m)"), "{printed}");
+}
+
+/// The images of other submits take the place of one that the node has just got, more than once.
+#[test]
+fn image_that_the_node_drops_again_is_sent_again() {
+    static SUBMITS: AtomicUsize = AtomicUsize::new(0);
+    let forgetful = FalseNode::start(|opcode| match opcode {
+        Hello::OPCODE => welcome(VERSION),
+        Allocate::OPCODE => granted(),
+        Submit::OPCODE if SUBMITS.fetch_add(1, Ordering::Relaxed) < 3 => {
+            refused(Status::NotFound, "the node does not have the image")
+        }
+        Submit::OPCODE => {
+            let (text, output) = (String::new(), vec![7; 4].into());
+            let status = Status::Ok;
+            reply!(Submitted { status, text, output, following_bytes: 0 }, Submit::OPCODE)
+        }
+        _ => None,
+    });
+    let iota = "submit --ptx K/iota.ptx --kernel iota --arg u32=1 --output-bytes 4 --format hex";
+    assert!(forgetful.run(iota).done().contains("07 07 07 07"));
+    assert_eq!(SUBMITS.load(Ordering::Relaxed), 4);
+}
+
+#[test]
+fn image_that_the_node_never_keeps_is_sent_four_times() {
+    static SUBMITS: AtomicUsize = AtomicUsize::new(0);
+    let forgetful = FalseNode::start(|opcode| match opcode {
+        Hello::OPCODE => welcome(VERSION),
+        Allocate::OPCODE => granted(),
+        Submit::OPCODE => {
+            SUBMITS.fetch_add(1, Ordering::Relaxed);
+            refused(Status::NotFound, "the node does not have the image")
+        }
+        _ => None,
+    });
+    let iota = "submit --ptx K/iota.ptx --kernel iota --arg u32=1";
+    forgetful.run(iota).failed(4, "the node does not have the image");
+    // The first one is without the image.
+    assert_eq!(SUBMITS.load(Ordering::Relaxed), 5);
+}
+
+/// The module would never load, and its launches would wait for ever.
+#[test]
+fn session_whose_module_the_node_refuses_ends_with_the_reason() {
+    const IOTA: &str = include_str!("../../../kernels/iota.ptx");
+    let refuses = FalseNode::start(|opcode| match opcode {
+        Hello::OPCODE => welcome(VERSION),
+        Allocate::OPCODE => granted(),
+        MODULE_LOAD => Some((NEED_BLOB, blake3::hash(IOTA.as_bytes()).as_bytes().to_vec())),
+        PutBlob::OPCODE => refused(Status::TooLarge, "it does not fit"),
+        _ => None,
+    });
+    let lease = LeaseBuilder::new(refuses.address.to_string()).acquire_blocking().unwrap();
+    let (sender, loaded) = mpsc::channel();
+    let load = move || sender.send(lease.device().load_ptx_blocking(IOTA).map(drop));
+    let loading = thread::spawn(load);
+    let error = loaded.recv_timeout(LONG).expect("the load waits for ever").unwrap_err();
+    assert!(error.to_string().contains("it does not fit"), "{error}");
+    loading.join().unwrap().unwrap();
 }
 
 /// Padding of all rows to the longest name would take gigabytes, and a width of 65,536 characters ends a program.

@@ -12,7 +12,7 @@ use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
 use tempfile::TempDir;
 
 /// The longest wait for a state. A test that waits longer has found a bug.
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A node with one CPU device, and a folder in which the program runs.
 pub(crate) struct Place {

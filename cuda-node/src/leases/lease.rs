@@ -161,6 +161,13 @@ pub(super) struct AnnouncedEnd {
     pub(super) until: Option<Duration>,
 }
 
+impl AnnouncedEnd {
+    /// The rest of the notice period.
+    pub(super) fn left(&self, now: Duration) -> Duration {
+        self.until.map_or(self.length, |until| until.saturating_sub(now))
+    }
+}
+
 /// The next event of a lease that only time causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Due {
@@ -215,9 +222,15 @@ impl Lease {
         }
     }
 
-    /// Whether the lease leaves its slot soon, without further action.
+    /// Whether the lease leaves its slot without further action.
     pub(super) fn is_leaving(&self) -> bool {
         self.cause().is_some() || self.announced.is_some()
+    }
+
+    /// Whether the lease leaves its slot without further action, and no more than `notice` of its notice period is left.
+    pub(super) fn leaves_within(&self, now: Duration, notice: Duration) -> bool {
+        let is_short = |of: &AnnouncedEnd| of.left(now) <= notice;
+        self.cause().is_some() || self.announced.as_ref().is_some_and(is_short)
     }
 
     /// The time until the lease expires. `None` once its end has started. The full duration while its worker is not

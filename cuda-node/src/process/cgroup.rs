@@ -116,13 +116,11 @@ impl Cgroups {
         for parent in &self.folders {
             let folder = parent.join(name);
             fs::create_dir(&folder).map_err(|error| at(&folder, &error))?;
-            let locked = lock(&folder);
-            cgroup.folders.push(folder.clone());
-            match locked {
-                Ok(lock) if is_present(&folder, &lock) => cgroup.locks.push(lock),
-                Ok(_) => return Ok(None),
-                Err(error) if is_taken(&error) => return Ok(None),
-                Err(error) => return Err(at(&folder, &error)),
+            let lock = lock_created(&folder, fs::File::open(&folder));
+            cgroup.folders.push(folder);
+            match lock? {
+                Some(lock) => cgroup.locks.push(lock),
+                None => return Ok(None),
             }
         }
         Ok(Some(cgroup))
@@ -255,9 +253,22 @@ fn checked(version: Version, folders: Vec<PathBuf>) -> Result<Cgroups, String> {
 /// Locks the folder of a cgroup until the file is closed. A supervisor that has ended locks nothing, whatever process id
 /// it had, in whatever namespace.
 fn lock(folder: &Path) -> io::Result<fs::File> {
-    let file = fs::File::open(folder)?;
+    lock_open(fs::File::open(folder)?)
+}
+
+fn lock_open(file: fs::File) -> io::Result<fs::File> {
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     Ok(file)
+}
+
+/// Locks a folder that was created, and opened then. `None` if another supervisor has removed it before it was locked, or
+/// does so now.
+fn lock_created(folder: &Path, open: io::Result<fs::File>) -> io::Result<Option<fs::File>> {
+    match open.and_then(lock_open) {
+        Ok(lock) => Ok(is_present(folder, &lock).then_some(lock)),
+        Err(error) if is_taken(&error) => Ok(None),
+        Err(error) => Err(at(folder, &error)),
+    }
 }
 
 /// Whether another supervisor has removed the folder, or has locked it to do so.
@@ -537,6 +548,26 @@ mod tests {
         drop(lives);
         remove_left(&node);
         assert!(!other.exists() && another.exists());
+    }
+
+    /// At each step between the creation of a cgroup and its lock.
+    #[test]
+    fn cgroup_that_another_node_removes_is_not_locked() {
+        let root = stand_in(&[]);
+        let folder = root.path().join("node/created");
+        let open = || fs::File::open(&folder);
+        let is_locked = |open| lock_created(&folder, open).unwrap().is_some();
+        assert!(!is_locked(open()), "it was removed before it was opened");
+        fs::create_dir(&folder).unwrap();
+        assert!(is_locked(open()));
+        let other = lock(&folder).unwrap();
+        assert!(!is_locked(open()), "another node has locked it");
+        drop(other);
+        let [removed, replaced] = [(); 2].map(|()| open());
+        fs::remove_dir(&folder).unwrap();
+        assert!(!is_locked(removed), "it was removed after it was opened");
+        fs::create_dir(&folder).unwrap();
+        assert!(!is_locked(replaced), "another node has created it again");
     }
 
     /// A node that starts removes what seems left, also between the creation of a cgroup and its lock.

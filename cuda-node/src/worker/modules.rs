@@ -151,7 +151,7 @@ impl Modules {
         }
     }
 
-    /// Removes a module. Returns whether the backend has it.
+    /// Removes a module, if it exists. Returns whether the backend has it.
     pub(super) fn remove(&mut self, id: ModuleId) -> bool {
         matches!(self.states.remove(&id), Some(State::Sent { .. }))
     }

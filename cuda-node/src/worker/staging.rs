@@ -32,6 +32,38 @@ struct Pool {
     closed: bool,
 }
 
+/// A block that a caller may have.
+enum Reserved {
+    Idle(Arc<HostBlock>),
+    /// A new block of this size, which counts already.
+    New(usize),
+}
+
+impl Pool {
+    /// Reserves a block of this size. Returns `None` if the limit is reached.
+    fn reserve(&mut self, size: usize, limit: usize) -> Option<Reserved> {
+        if let Some(found) = self.idle.iter().rposition(|block| block.len() == size) {
+            return Some(Reserved::Idle(self.idle.swap_remove(found)));
+        }
+        if self.bytes + size > limit {
+            let idle: usize = self.idle.iter().map(|block| block.len()).sum();
+            if self.bytes - idle + size > limit {
+                return None;
+            }
+            // The idle blocks have other sizes.
+            self.bytes -= idle;
+            self.idle.clear();
+        }
+        self.bytes += size;
+        Some(Reserved::New(size))
+    }
+}
+
+/// The size of a block for this number of bytes.
+fn size_for(bytes: usize) -> usize {
+    bytes.clamp(SMALLEST, PIECE).next_power_of_two()
+}
+
 /// A block in use. It goes back to its pool when it is dropped.
 pub(super) struct Staged {
     block: Arc<HostBlock>,
@@ -55,42 +87,39 @@ impl Staging {
 
     /// Takes a block of at least `bytes` bytes, at most [`PIECE`]. Returns `None` if the limit is reached.
     pub(super) fn try_take(self: &Arc<Self>, bytes: usize) -> Option<Result<Staged>> {
-        let size = bytes.clamp(SMALLEST, PIECE).next_power_of_two();
-        {
-            let mut pool = self.pool.lock();
-            if let Some(found) = pool.idle.iter().rposition(|block| block.len() == size) {
-                let block = pool.idle.swap_remove(found);
-                return Some(Ok(self.pooled(block)));
-            }
-            let idle: usize = pool.idle.iter().map(|block| block.len()).sum();
-            if pool.bytes + size > self.limit {
-                if pool.bytes - idle + size > self.limit {
-                    return None;
-                }
-                // The idle blocks have other sizes.
-                pool.bytes -= idle;
-                pool.idle.clear();
-            }
-            pool.bytes += size;
-        }
-        let block = self.backend.host_block(size).inspect_err(|_| self.pool.lock().bytes -= size);
-        Some(block.map(|block| self.pooled(Arc::new(block))))
+        let reserved = self.pool.lock().reserve(size_for(bytes), self.limit)?;
+        Some(self.block(reserved))
     }
 
     /// As [`try_take`](Self::try_take), but waits for a block. Returns `None` if the pool is closed.
     pub(super) fn take(self: &Arc<Self>, bytes: usize) -> Option<Result<Staged>> {
-        loop {
-            if let Some(taken) = self.try_take(bytes) {
-                return Some(taken);
+        let mut pool = self.pool.lock();
+        let reserved = loop {
+            if let Some(reserved) = pool.reserve(size_for(bytes), self.limit) {
+                break reserved;
             }
-            let mut pool = self.pool.lock();
             if pool.closed {
                 return None;
             }
-            // The next attempt finds, or replaces, a block that was returned meanwhile.
-            if pool.idle.is_empty() {
-                self.returned.wait(&mut pool);
-            }
+            // Idle blocks of other sizes, which may be there, are too small.
+            self.returned.wait(&mut pool);
+        };
+        drop(pool);
+        Some(self.block(reserved))
+    }
+
+    /// Returns the block that was reserved.
+    fn block(self: &Arc<Self>, reserved: Reserved) -> Result<Staged> {
+        match reserved {
+            Reserved::Idle(block) => Ok(self.pooled(block)),
+            Reserved::New(size) => match self.backend.host_block(size) {
+                Ok(block) => Ok(self.pooled(Arc::new(block))),
+                Err(error) => {
+                    self.pool.lock().bytes -= size;
+                    self.returned.notify_all();
+                    Err(error)
+                }
+            },
         }
     }
 
@@ -148,5 +177,49 @@ impl Drop for Staged {
         } else {
             self.staging.outside.fetch_sub(self.block.len(), Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        thread,
+        time::{Duration, Instant},
+    };
+
+    use cuda_core::{
+        NoticeSink,
+        protocol::{Notice, Provider as _},
+    };
+    use cuda_cpu::CpuProvider;
+
+    use super::*;
+
+    struct Ignore;
+
+    // SAFETY: keeps nothing.
+    unsafe impl NoticeSink for Ignore {
+        unsafe fn notice(&self, _: Notice) {}
+    }
+
+    /// A block of another size is idle, and its place is too small: a wait that looked at it again and again used a
+    /// processor.
+    #[test]
+    fn wait_for_a_block_does_not_spin() {
+        let backend = CpuProvider::default().open(0, Arc::new(Ignore)).unwrap();
+        let staging = Staging::new(backend, PIECE);
+        let half = staging.take(PIECE / 2).unwrap().unwrap();
+        drop(staging.take(SMALLEST).unwrap().unwrap());
+        let waits = staging.clone();
+        let whole =
+            thread::spawn(move || waits.take(PIECE).map(|taken| taken.unwrap().block.len()));
+        // It finds a thread only if that sleeps.
+        let started = Instant::now();
+        while !staging.returned.notify_one() {
+            assert!(started.elapsed() < Duration::from_secs(20), "the thread does not sleep");
+            thread::sleep(Duration::from_millis(1));
+        }
+        drop(half);
+        assert_eq!(whole.join().unwrap(), Some(PIECE));
     }
 }

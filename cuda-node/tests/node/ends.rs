@@ -4,9 +4,15 @@ use std::time::Duration;
 
 use cuda_async::prelude::*;
 use cuda_core::{Error, protocol::Status};
-use cuda_lease::{Job, burst};
+use cuda_lease::{
+    Job, burst,
+    wire::{Allocate, Granted, PutBlob},
+};
 
-use crate::harness::{Kernels, Node, check, wait_until};
+use crate::{
+    harness::{Kernels, Node, check, wait_until},
+    raw::{RawClient, Stream, block_on, refusal, request},
+};
 
 #[test]
 fn expiry_ends_a_lease_during_an_endless_kernel() {
@@ -23,6 +29,21 @@ fn expiry_ends_a_lease_during_an_endless_kernel() {
     let error = lease.device().new_stream().map(drop).unwrap_err();
     assert_eq!(error.status(), Some(Status::LeaseExpired), "{error}");
     check(&node.lease().acquire_blocking().unwrap());
+}
+
+/// A client without an answer would report that the node broke the protocol.
+#[test]
+fn upload_whose_lease_ends_gets_the_end_as_its_answer() {
+    let node = Node::start(&["--spares", "0", "--grace-ms", "100"]);
+    block_on(async {
+        let mut client = RawClient::connect(&node.address).await;
+        client.send(&Allocate { lease_secs: 1, ..request() }).await;
+        let Granted { lease, token, .. } = client.granted().await;
+        let mut put = Stream::open(&client.connection).await;
+        let blob = PutBlob { lease, token, hash: [1; 32], bytes: 1 << 20 };
+        put.frame(PutBlob::OPCODE, 0, 0, |out| blob.encode(out)).await;
+        assert_eq!(refusal(&put.reply().await), Status::LeaseExpired);
+    });
 }
 
 #[test]

@@ -8,6 +8,7 @@ use indicatif::HumanBytes;
 
 use crate::{
     connect,
+    listing::shown,
     options::{AllocArgs, FreeArgs, RenewArgs},
     out_file::{self, OutFile},
     saved::{Certificates, Named, SavedLease, token_text},
@@ -58,7 +59,7 @@ pub(crate) fn alloc(args: &AllocArgs) -> Result<(), Failure> {
 /// The lease as text, with its token or the file that has it.
 fn text(args: &AllocArgs, saved: &SavedLease, granted: &DetachedLease) -> String {
     let SavedLease { lease, device, memory, expires_in_secs, .. } = saved;
-    let name = &granted.device.name;
+    let (device, name) = (shown(device), shown(&granted.device.name));
     let secret = match &args.out {
         Some(path) => format!("file     {}", path.display()),
         None => format!("token    {}", saved.token),

@@ -159,7 +159,8 @@ fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Vec<String> 
     columns(&std::iter::once(head).chain(rows.map(escape)).collect::<Vec<_>>())
 }
 
-fn shown(text: &str) -> String {
+/// A text of the node, escaped and cut.
+pub(crate) fn shown(text: &str) -> String {
     let mut cell = stdout::escaped(text, &[]);
     if let Some((end, _)) = cell.char_indices().nth(CELL) {
         cell.truncate(end);

@@ -320,7 +320,9 @@ impl Link {
         }
     }
 
-    /// Takes an event of the node, on the thread of the connection. Returns the hash of a blob that the node needs.
+    /// Takes an event of the node, on the thread of the connection. Returns the hash of a blob that the node needs. A
+    /// request for one that the client does not have is ignored: the node may ask for the code of a load that was
+    /// cancelled meanwhile, and the caller keeps a hash until its blob is sent.
     ///
     /// # Errors
     /// It reports a submission that was not sent.
@@ -346,7 +348,9 @@ impl Link {
                 self.deliver(progress);
             }
             Event::Reply { id, reply } => self.reply(id, reply),
-            Event::NeedBlob { hash } => return Ok(Some(hash)),
+            Event::NeedBlob { hash } => {
+                return Ok(Some(hash).filter(|hash| self.image(hash).is_some()));
+            }
             Event::Ending { status, detail, .. } => {
                 tracing::warn!(%status, detail, address = self.address, "the lease ends soon");
             }
@@ -475,5 +479,29 @@ impl State {
                 self.images.remove(&hash);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Ignore;
+
+    // SAFETY: keeps nothing.
+    unsafe impl NoticeSink for Ignore {
+        unsafe fn notice(&self, _: Notice) {}
+    }
+
+    /// The client keeps the hashes that the node needs until their blobs are sent.
+    #[test]
+    fn only_blobs_that_the_client_has_are_needed() {
+        let link = Link::new("node".into(), 1, Arc::new(Ignore));
+        let needed = |number: u8| link.event(Event::NeedBlob { hash: [number; 32] }).unwrap();
+        link.keep_image(ModuleId(1), [1; 32], Bytes::from_static(b"code"));
+        assert_eq!((needed(1), needed(2)), (Some([1; 32]), None));
+        // The node may ask for the code of a load that was cancelled.
+        link.drop_image(ModuleId(1));
+        assert_eq!((needed(1), link.lost()), (None, None));
     }
 }

@@ -503,6 +503,7 @@ impl LeaseTable {
 
     /// The leases of a slot whose end frees capacity for this request, besides those that are leaving anyway: lowest
     /// priority first, then the youngest. `None` if the request may not preempt, or if even that does not free enough.
+    /// A lease with a longer notice than that of a preemption stays: the operator may have given it hours.
     fn victims(&self, waiter: &Waiter, slot: SlotId) -> Option<Vec<LeaseId>> {
         if !self.config.preempt {
             return None;
@@ -519,8 +520,9 @@ impl LeaseTable {
             slot.has_room(rest, request.min_vram, request.class)
         };
         let present = slot.leases.iter().filter_map(|id| Some((*id, self.leases.get(id)?)));
+        let notice = self.config.preempt_notice;
         let (leaving, staying): (Vec<_>, Vec<_>) =
-            present.partition(|(_, lease)| lease.is_leaving());
+            present.partition(|(_, lease)| lease.leaves_within(self.now, notice));
         let mut has_room = false;
         for (_, lease) in leaving {
             has_room = remove(lease);
@@ -530,7 +532,7 @@ impl LeaseTable {
             return Some(victims);
         }
         // A request that times out before its victims have ended must not end them.
-        let ends = self.config.preempt_notice.saturating_add(self.config.grace);
+        let ends = notice.saturating_add(self.config.grace);
         if waiter.until <= self.now.saturating_add(ends) {
             return None;
         }

@@ -98,17 +98,17 @@ impl LeaseTable {
         }
     }
 
-    /// Ends a lease for its client, without grace. A lease whose end has begun loses the rest of its grace.
+    /// Ends a lease for its client, without grace. A lease whose end has begun loses the rest of its grace. Returns
+    /// whether this had an effect: `false` while the worker of the lease is being killed.
     ///
     /// # Errors
     /// The lease has ended, or never existed.
-    pub fn free(&mut self, now: Duration, lease: LeaseId) -> Result<(), Refusal> {
+    pub fn free(&mut self, now: Duration, lease: LeaseId) -> Result<bool, Refusal> {
         self.advance(now);
-        if !self.leases.contains_key(&lease) {
-            return Err(self.absent(lease));
-        }
+        let Some(of) = self.leases.get(&lease) else { return Err(self.absent(lease)) };
+        let has_effect = !matches!(of.phase, Phase::Killing { .. });
         self.begin_end(lease, Cause::Freed);
-        Ok(())
+        Ok(has_effect)
     }
 
     /// Ends a lease for the operator after the notice period, with grace. A lease whose worker is not ready ends
@@ -216,11 +216,8 @@ impl LeaseTable {
         if length.is_zero() || !matches!(of.phase, Phase::Active { .. }) {
             return self.begin_end(lease, cause);
         }
-        if let Some(earlier) = &of.announced {
-            let left = earlier.until.map_or(earlier.length, |until| until.saturating_sub(now));
-            if left <= length {
-                return;
-            }
+        if of.announced.as_ref().is_some_and(|earlier| earlier.left(now) <= length) {
+            return;
         }
         // One announcement is pending at a time: the shorter one replaces the other.
         self.actions.retain(

@@ -85,6 +85,40 @@ fn leases_that_are_leaving_anyway_count_as_room() {
     assert_eq!(node.actions(0), []);
 }
 
+/// A tenant that withdraws its request and repeats it would keep the slot for the whole notice period.
+#[test]
+fn a_long_notice_prolongs_no_reservation() {
+    let mut node = node(true);
+    let request = waiting(&mut node, 300, 5);
+    let leaving = node.active_of(0, request);
+    node.table.renew(at(0), leaving, 1, 3600).unwrap();
+    node.table.revoke(at(0), leaving, "maintenance", at(3600)).unwrap();
+    node.actions(0);
+    let of_bob = |node: &mut Node| {
+        let tenant = Tenant::new("bob").unwrap();
+        LeaseRequest { tenant, ..waiting(node, 900, 5) }
+    };
+    let request = of_bob(&mut node);
+    let first = node.queued(0, request);
+    let small = node.ask(1);
+    assert_eq!(node.refused(59, small).status, Status::CapacityExceeded);
+    assert!(node.table.cancel(at(59), first));
+    let request = of_bob(&mut node);
+    node.queued(59, request);
+    node.active(60, 1);
+}
+
+#[test]
+fn a_lease_with_a_long_notice_is_preempted() {
+    let mut node = node(true);
+    let low = node.active(0, 900);
+    node.table.revoke(at(0), low, "maintenance", at(3600)).unwrap();
+    node.actions(0);
+    let request = waiting(&mut node, 900, 5);
+    node.queued(0, request);
+    assert_eq!(announced(&node.actions(0)), [low]);
+}
+
 #[test]
 fn a_request_that_cannot_succeed_preempts_nothing() {
     let mut node = node(true);

@@ -119,7 +119,10 @@ impl Leases {
             // Completes when the lease ends.
             let cancelled = async { _ = cancelled.await };
             let (launched, mut memory_is_back) = match workers.take(cancelled).await {
-                Ok(mut worker) => (worker.assign(&tenant).map(|()| worker), true),
+                Ok(mut worker) => match worker.assign(&tenant) {
+                    Ok(()) => (Ok(worker), true),
+                    Err(error) => (Err(error), worker.kill(leases.report_ending(lease)).await),
+                },
                 Err(NotStarted { error, memory_is_back }) => (Err(error), memory_is_back),
             };
             let has_ended = leases.change(|state, now| state.launched(lease, launched, now));
@@ -176,7 +179,8 @@ impl Leases {
 }
 
 impl State {
-    /// Gives a lease its worker. If the lease has ended meanwhile, returns the worker, if that has started.
+    /// Gives a lease its worker. If the lease has ended meanwhile, or ends because the worker did not start, returns the
+    /// worker, if that has started. The caller then reports the end of the worker.
     fn launched(
         &mut self,
         lease: LeaseId,
@@ -184,22 +188,24 @@ impl State {
         now: Duration,
     ) -> Option<Option<WorkerHandle>> {
         let Some(entry) = self.entries.get_mut(&lease) else { return Some(launched.ok()) };
-        entry.starting = None;
         match launched {
             Ok(worker) => {
                 tracing::info!(lease = lease.0, pid = worker.pid(), "a lease has a worker");
+                entry.starting = None;
                 entry.worker = Some(worker);
                 self.table.worker_ready(now, lease);
                 entry.ready.send_replace(Some(Ok(())));
+                None
             }
+            // `starting` stays: `kill` leaves the report to the caller, which knows whether the memory is back.
             Err(error) => {
                 tracing::error!(%error, "a worker did not start");
                 let reason = error.to_string();
                 entry.ready.send_replace(Some(Err((Status::Internal, reason.clone()))));
                 self.table.worker_not_started(now, lease, reason);
+                Some(None)
             }
         }
-        None
     }
 
     fn set_turn(&self, lease: LeaseId, has_turn: bool) {

@@ -516,7 +516,7 @@ impl Leases {
             [] => None,
             token => Some(self.verify(client, lease, token)?),
         };
-        self.change(|state, now| {
+        let is_freed = self.change(|state, now| {
             match generation {
                 Some(generation) => {
                     state.table.check_generation(now, id, generation).map_err(refusal)?;
@@ -525,8 +525,12 @@ impl Leases {
             }
             state.table.free(now, id).map_err(refusal)
         })?;
-        let (tenant, event) = (Some(client.tenant.as_str()), "freed");
-        self.audit.write(&Decision { event, tenant, lease: Some(lease), ..Decision::default() });
+        // The client may repeat the request while the worker ends.
+        if is_freed {
+            let (tenant, event) = (Some(client.tenant.as_str()), "freed");
+            let lease = Some(lease);
+            self.audit.write(&Decision { event, tenant, lease, ..Decision::default() });
+        }
         self.write_end(id).await.map_err(|_| {
             let detail = format!(
                 "lease {lease} has ended, but the node failed to write that to its state folder: if the node restarts \

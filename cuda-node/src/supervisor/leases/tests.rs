@@ -33,20 +33,24 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
 use super::{Client, LeasedDevice, Leases, State};
 use crate::{
+    gpu::{self, GpuInfo, GpuMonitor, GpuUuid, ProcessMemory},
     leases::{
         LeaseId, LeaseRequest, LeaseState, LeaseTable, Placement, SlotConfig, SlotId, TableConfig,
     },
+    process::{COMMANDS_DESCRIPTOR, WorkerLauncher},
     quotas::Quotas,
     supervisor::{
         DeviceOptions, Node, NodeOptions, OperatorCommand,
         audit::{Audit, Entry as Decision},
         connection,
+        jit_cache::JitCache,
         operator::OperatorSocket,
         reload::Reload,
         state_folder::StateFolder,
         tenants::Tenants,
-        workers::{Launcher, Workers},
+        workers::{Gpu, Launcher, ProcessLauncher, Workers},
     },
+    worker::Ready,
 };
 
 /// The longest wait for a state. A test that waits longer has found a bug.
@@ -129,6 +133,68 @@ fn worker_that_cannot_start_has_not_died() {
     drop(place.request().acquire_blocking().unwrap());
 }
 
+/// A GPU that is lost after the first look at a process on it.
+#[derive(Default)]
+struct LostGpu(AtomicBool);
+
+impl GpuMonitor for LostGpu {
+    fn devices(&self) -> gpu::Result<Vec<GpuInfo>> {
+        Ok(Vec::new())
+    }
+
+    fn memory_of(&self, gpu: &GpuUuid, _: u32) -> gpu::Result<ProcessMemory> {
+        match self.0.swap(true, Ordering::Relaxed) {
+            false => Ok(ProcessMemory::Used(1 << 30)),
+            true => Err(gpu::Error::GpuLost { gpu: gpu.clone(), detail: "in a test".into() }),
+        }
+    }
+
+    fn used(&self, _: &GpuUuid) -> gpu::Result<u64> {
+        Ok(1 << 30)
+    }
+}
+
+/// Requests a lease of a GPU whose workers fail to start, and whose memory does not come back. The next lease would get
+/// memory that the failed worker still has.
+async fn failed_start_fences_the_device(launcher: WorkerLauncher, jit_cache: Option<JitCache>) {
+    let gpu = Gpu { monitor: Arc::new(LostGpu::default()), uuid: GpuUuid::new("GPU-0") };
+    let launcher = ProcessLauncher { launcher, gpu: Some(gpu), jit_cache };
+    let mut device = device(CpuProvider::default());
+    device.workers = Workers::new(Launcher::Process(Box::new(launcher)), 0);
+    let leases = Leases::new(table(), key(), vec![device], limits(), Audit::default(), None);
+    let refused = leases.allocate(&client("alice"), request(), false).await.unwrap_err();
+    assert_eq!(refused.0, Status::Internal, "{}", refused.1);
+    let started = Instant::now();
+    while leases.count() > 0 {
+        assert!(started.elapsed() < LONG, "the lease does not end");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let is_fenced = |state: &mut State, _| state.table.slots().any(|slot| slot.is_fenced);
+    assert!(leases.change(is_fenced), "the device is in service");
+}
+
+#[tokio::test]
+async fn worker_that_ends_while_it_starts_fences_its_device() {
+    failed_start_fences_the_device(WorkerLauncher::new("/bin/false"), None).await;
+}
+
+#[tokio::test]
+async fn worker_without_the_kernels_of_its_tenant_fences_its_device() {
+    let folder = TempDir::new().unwrap();
+    let kernels = JitCache::open(Some(folder.path())).unwrap();
+    std::fs::remove_dir(folder.path().join("tenants")).unwrap();
+    std::fs::write(folder.path().join("tenants"), "").unwrap();
+    let (device, sandbox) = (DeviceInfo::new("cuda:0", "a GPU"), "[]".into());
+    let ready = Ready { device, features: 0, sandbox };
+    let mut out = Vec::new();
+    put_frame(&mut out, Ready::OPCODE, 0, 0, |out| ready.encode(out));
+    let file = folder.path().join("ready");
+    std::fs::write(&file, &out).unwrap();
+    let script = format!("cat \"$0\" >&{COMMANDS_DESCRIPTOR}; exec sleep 1000");
+    let launcher = WorkerLauncher::new("/bin/sh").argument("-c").argument(script).argument(file);
+    failed_start_fences_the_device(launcher, Some(kernels)).await;
+}
+
 /// A CPU device that opens when the sender is dropped.
 fn slow_device(opens: mpsc::Receiver<()>) -> LeasedDevice {
     let opens = Mutex::new(opens);
@@ -160,6 +226,33 @@ async fn lease_that_ends_while_its_worker_starts_keeps_its_place_until_the_worke
     assert!(early.is_err(), "the place is free, and the worker starts");
     drop(slow);
     tokio::time::timeout(LONG, ended).await.expect("the lease does not end");
+}
+
+/// A client whose connection is lost repeats the request while the worker ends.
+#[tokio::test]
+async fn repeated_end_of_a_lease_is_logged_once() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("audit");
+    let audit = Audit::append_to(&path).unwrap();
+    let (slow, is_slow) = mpsc::channel();
+    let device = slow_device(is_slow);
+    let leases = Leases::new(table(), key(), vec![device], limits(), audit, None);
+    let alice = client("alice");
+    let lease = leases.change(|state, now| {
+        let request = LeaseRequest::new(alice.tenant.clone(), [1; 16], 1 << 20);
+        let Ok(Placement::Leased(lease)) = state.table.request(now, request) else { panic!() };
+        lease
+    });
+    let claims = Claims { lease: lease.0, generation: 1, serial: 1, client: alice.key };
+    let token = key().issue(&claims);
+    for _ in 0..2 {
+        leases.free(&alice, lease.0, token.as_bytes()).await.unwrap();
+    }
+    assert_eq!(leases.count(), 1, "the worker has ended");
+    drop(slow);
+    leases.audit.written().await;
+    let audit = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(audit.matches("\"freed\"").count(), 1, "{audit}");
 }
 
 /// A lease acts for its own tenant only, whatever the token states.

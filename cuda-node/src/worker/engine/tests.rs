@@ -11,7 +11,7 @@ use std::{
 use cuda_core::{
     DeviceInfo, Error, NoticeSink, Result,
     protocol::{
-        AllocId, Answer, Capabilities, Feature, Foreign, FunctionId, HostBlock, Launch,
+        AllocId, Answer, Capabilities, Feature, Foreign, FunctionId, GraphId, HostBlock, Launch,
         LaunchConfig, ModuleId, Notice, Region, Request, StreamId, Submission, Work,
     },
 };
@@ -162,6 +162,18 @@ fn query_for_a_module_without_code_is_answered_when_the_module_is_unloaded() {
     assert_eq!(engine.state.lock().modules.waiting_queries(), 1);
     engine.command(Command::Control(Control::UnloadModule { id: module }), 64).unwrap();
     assert_eq!(engine.state.lock().modules.waiting_queries(), 0);
+}
+
+/// A resumed session repeats no command, but its client may be another program.
+#[test]
+fn second_drop_of_a_module_or_a_graph_has_no_effect() {
+    let engine = engine();
+    let (id, kind) = (ModuleId(1), ImageKind::Ptx);
+    engine.command(Command::LoadModule { id, kind, hash: [0; 32], bytes: 1 }, 64).unwrap();
+    for _ in 0..2 {
+        engine.command(Command::Control(Control::UnloadModule { id }), 64).unwrap();
+        engine.command(Command::Control(Control::DropGraph { id: GraphId(1) }), 64).unwrap();
+    }
 }
 
 #[test]
