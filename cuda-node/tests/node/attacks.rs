@@ -1,6 +1,9 @@
 //! Attacks on what is passed on between clients and workers, and on restarts.
 
-use std::{net::UdpSocket, time::Duration};
+use std::{
+    net::UdpSocket,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use cuda_core::protocol::{AllocId, Control, Region, Status, StreamId};
@@ -533,7 +536,12 @@ fn resuming_while_the_worker_dies_leaves_nothing() {
             if let Ok((Attached::OPCODE, _)) = reply {
                 lost(&mut last).await;
             }
-            wait_until("only the neighbor is left", || node.workers() == others);
+            let waited = Instant::now();
+            while node.workers() != others {
+                let (workers, leases) = (node.workers(), &node.json()["leases"]);
+                assert!(waited.elapsed() < LONG, "{workers:?}, not {others:?} only: {leases}");
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
         }
     });
     wait_until("one lease is left", || node.json()["leases"].as_array().unwrap().len() == 1);

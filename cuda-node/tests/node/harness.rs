@@ -2,8 +2,9 @@
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    net::{TcpStream, UdpSocket},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 
@@ -15,6 +16,19 @@ pub use rustix::process::Signal;
 
 /// The longest wait for a state. A test that waits longer has found a bug.
 pub const LONG: Duration = Duration::from_secs(60);
+
+/// An address that no socket has. Its port is none that the system gives to others, so that a node finds it free when it
+/// starts again.
+fn free_address() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = 131 * std::process::id() + NEXT.fetch_add(1, Ordering::Relaxed);
+        let address = format!("127.0.0.1:{}", 10_000 + number % 20_000);
+        if UdpSocket::bind(&address).is_ok() {
+            return address;
+        }
+    }
+}
 
 /// A node in a process of its own. Dropping it kills the node.
 pub struct Node {
@@ -34,7 +48,7 @@ impl Node {
     /// Starts a node with these arguments.
     pub fn start_with(arguments: &[&str]) -> Self {
         let arguments: Vec<_> = arguments.iter().map(|text| (*text).to_owned()).collect();
-        Self::launch("127.0.0.1:0", arguments)
+        Self::launch(&free_address(), arguments)
     }
 
     fn launch(listen: &str, arguments: Vec<String>) -> Self {
