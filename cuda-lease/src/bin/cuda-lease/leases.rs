@@ -49,8 +49,16 @@ pub(crate) fn alloc(args: &AllocArgs) -> Result<(), Failure> {
     };
     if let Err(failure) = kept {
         // Without its token the lease could not be used.
-        client.free(granted.id, granted.token)?;
-        return Err(failure);
+        let (lease, freed) = (granted.id, client.free(granted.id, granted.token));
+        return Err(match freed {
+            Ok(()) => failure,
+            Err(error) => {
+                let left = format!(
+                    "lease {lease} lasts until it expires, because it was not freed: {error}"
+                );
+                failure.with_advice(left)
+            }
+        });
     }
     client.close();
     if args.out.is_some() { stdout::print(&text) } else { Ok(()) }
@@ -99,10 +107,16 @@ pub(crate) fn renew(args: &RenewArgs) -> Result<(), Failure> {
     let (token, left) = client.renew(lease, token, args.lease_secs)?;
     client.close();
     let (token, secs) = (token_text(&token)?, left.as_secs());
+    let lost = |failure: Failure| {
+        let place = format!("lease {lease} was renewed, but its new token is lost");
+        failure
+            .at(place)
+            .with_advice("renew it again with the old token, which stays valid for a while")
+    };
     let file = match (file, out) {
         (Some((path, saved)), Some(out)) => {
             let saved = SavedLease { token: token.clone(), expires_in_secs: secs, ..saved };
-            saved.write(out)?;
+            saved.write(out).map_err(lost)?;
             Some(path)
         }
         _ => None,
@@ -121,12 +135,7 @@ pub(crate) fn renew(args: &RenewArgs) -> Result<(), Failure> {
     if file.is_some() {
         return stdout::print(&text);
     }
-    stdout::print_secret(&text).map_err(|failure| {
-        let place = format!("lease {lease} was renewed, but its new token is lost");
-        failure
-            .at(place)
-            .with_advice("renew it again with the old token, which stays valid for a while")
-    })
+    stdout::print_secret(&text).map_err(lost)
 }
 
 /// Ends a lease.
