@@ -17,7 +17,7 @@ use governor::{
 };
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use tokio::sync::{MutexGuard, Semaphore};
+use tokio::sync::{MutexGuard, Semaphore, SemaphorePermit};
 
 use super::{
     memory_budget::{MemoryBudget, Reserved},
@@ -178,11 +178,11 @@ impl Account {
     }
 
     /// Waits before a connection is refused. So a client that connects again and again does so at the rate of its
-    /// requests.
-    pub(super) async fn refuse_connection(&self) {
-        if let Ok(_place) = self.refusals.try_acquire() {
-            self.request().await;
-        }
+    /// requests. The returned place counts until the memory of the connection is free.
+    pub(super) async fn refuse_connection(&self) -> Option<SemaphorePermit<'_>> {
+        let place = self.refusals.try_acquire().ok()?;
+        self.request().await;
+        Some(place)
     }
 
     /// Waits until the tenant may make another request. Requests that wait have the order of their arrival.
