@@ -601,7 +601,7 @@ async fn serve(
     let account = client.account.clone();
     let place = leases.tenants().connect(&account, || leases.has_lease(&client.tenant));
     match place {
-        Ok(_place) => {
+        Ok(place) => {
             account.request().await;
             let closing = connected.clone();
             let tenant = client.tenant.clone();
@@ -615,6 +615,7 @@ async fn serve(
                 }
             };
             drop(closing);
+            let _place = account.end_connection(place);
             memory.freed().await;
             Ok(())
         }
