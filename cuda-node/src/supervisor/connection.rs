@@ -52,7 +52,7 @@ struct Width {
     is_wanted: bool,
     /// Whether the connection has served a session.
     has_session: bool,
-    /// The place among the wide connections of the tenant, until the connection ends.
+    /// The place among the wide connections of the tenant, until the memory of the connection is free.
     place: Option<Counted>,
 }
 
@@ -90,8 +90,12 @@ impl Connection {
     }
 }
 
-/// Serves a connection until it ends.
-pub(super) async fn serve(leases: Arc<Leases>, client: Client, connection: quinn::Connection) {
+/// Serves a connection until it ends. Returns its place among the wide connections, which it has until its memory is free.
+pub(super) async fn serve(
+    leases: Arc<Leases>,
+    client: Client,
+    connection: quinn::Connection,
+) -> Option<Counted> {
     let metrics = leases.metrics().clone();
     let _connected = metrics.connected();
     let rtt = connection.clone();
@@ -130,6 +134,7 @@ pub(super) async fn serve(leases: Arc<Leases>, client: Client, connection: quinn
     streams.shutdown().await;
     connection.requests.lock().await.shutdown().await;
     leases.disconnected(client.connection);
+    connection.width.lock().place.take()
 }
 
 /// The first frame of a stream.

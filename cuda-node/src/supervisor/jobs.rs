@@ -10,7 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use cuda_core::protocol::Status;
-use cuda_lease::wire::{Submit, SubmitId, WireError};
+use cuda_lease::wire::{Submit, SubmitId, Submitted, WireError, put_frame};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tokio::{
@@ -37,7 +37,7 @@ const WAITING_BYTES: u64 = 128 << 20;
 /// Images of others stay as long as they are among the blobs of the tenant.
 const IMAGE_BYTES: u64 = 128 << 20;
 
-/// The maximum number of output bytes that the clients of a lease have not read. A submit runs when its output fits.
+/// The maximum number of output bytes that the clients of a lease have not acknowledged. A submit runs when its output fits.
 const OUTPUT_BYTES: u64 = 128 << 20;
 
 /// The maximum number of output bytes of the answers that are kept until their clients acknowledge them, as part of
@@ -47,13 +47,43 @@ const KEPT_BYTES: u64 = Submit::OUTPUT_LIMIT;
 /// The maximum number of answers that are kept.
 const KEPT: usize = 64;
 
-/// The result of a submit. Clones share the output.
+/// The answer of a submit. Clones share its memory.
 #[derive(Clone)]
 pub(super) struct Reply {
-    pub(super) done: JobDone,
-    pub(super) output: Bytes,
-    /// The memory of the output. It is free when the output is neither kept nor being sent.
+    pub(super) status: Status,
+    /// The frame for the client, with the output if that is small.
+    pub(super) frame: Bytes,
+    /// The output that follows the frame.
+    pub(super) following: Bytes,
+}
+
+/// Bytes of an answer. Their memory counts until nothing has a part of them: neither the answers that are kept, nor `quinn`,
+/// which keeps what the client has not acknowledged.
+struct Counted {
+    bytes: Vec<u8>,
     _place: Arc<Reserved>,
+}
+
+impl AsRef<[u8]> for Counted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Reply {
+    /// The answer of a submit with this end and this output. `place` is the memory of the output.
+    fn new(JobDone { status, text, .. }: JobDone, output: Vec<u8>, place: Reserved) -> Self {
+        let is_inline = output.len() <= Submitted::INLINE_LIMIT;
+        let (inline, following) =
+            if is_inline { (output, Vec::new()) } else { (Vec::new(), output) };
+        let following_bytes = following.len() as u64;
+        let submitted = Submitted { status, text, output: inline.into(), following_bytes };
+        let (mut frame, place) = (Vec::new(), Arc::new(place));
+        put_frame(&mut frame, Submitted::OPCODE, 0, 0, |out| submitted.encode(out));
+        let [frame, following] = [frame, following]
+            .map(|bytes| Bytes::from_owner(Counted { bytes, _place: place.clone() }));
+        Self { status, frame, following }
+    }
 }
 
 /// The queue of a lease.
@@ -232,7 +262,7 @@ async fn serve(
         }
         meter.output(done.output_bytes);
         let status = done.status;
-        let reply = Reply { done, output: output.into(), _place: Arc::new(place) };
+        let reply = Reply::new(done, output, place);
         // An acknowledgement waits for the lock, so it comes after the answer is kept.
         let mut answers = answers.lock();
         // If no client waits now, one may repeat the submit.
@@ -296,7 +326,7 @@ async fn read_done(socket: &mut UnixStream) -> io::Result<JobDone> {
 mod tests {
     use cuda_lease::{
         authority::Tenant,
-        wire::{ImageKind, put_frame},
+        wire::{HEADER_BYTES, ImageKind},
     };
 
     use super::*;
@@ -334,6 +364,13 @@ mod tests {
         }
     }
 
+    impl Reply {
+        /// The output of a small answer.
+        fn output(&self) -> Bytes {
+            Submitted::decode(&self.frame[HEADER_BYTES..]).unwrap().output
+        }
+    }
+
     /// Runs a submit. The result arrives in the task.
     fn run(jobs: &Arc<Jobs>, submit: Submit) -> tokio::task::JoinHandle<Option<Reply>> {
         let (jobs, place) = (jobs.clone(), jobs.reserve(0, Bytes::new()).unwrap());
@@ -365,15 +402,15 @@ mod tests {
         // Repeated while it runs, and once more when it is done.
         let second = run(&jobs, submit(Some(id), 8));
         serve_one(&mut worker, b"once").await;
-        assert_eq!(second.await.unwrap().unwrap().output, "once");
+        assert_eq!(second.await.unwrap().unwrap().output(), "once");
         let third = run(&jobs, submit(Some(id), 8)).await.unwrap().unwrap();
-        assert_eq!(third.output, "once");
+        assert_eq!(third.output(), "once");
         // After the acknowledgement it is forgotten, and the same id runs again.
         jobs.acknowledge(&id);
         assert!(jobs.known(&id).is_none());
         let fourth = run(&jobs, submit(Some(id), 8));
         serve_one(&mut worker, b"again").await;
-        assert_eq!(fourth.await.unwrap().unwrap().output, "again");
+        assert_eq!(fourth.await.unwrap().unwrap().output(), "again");
     }
 
     #[tokio::test]
@@ -386,7 +423,7 @@ mod tests {
         let known = jobs.known(&id).unwrap();
         jobs.acknowledge(&id);
         jobs.acknowledge(&id);
-        assert_eq!(known.await.unwrap().output, "once");
+        assert_eq!(known.await.unwrap().output(), "once");
     }
 
     #[tokio::test]
@@ -395,7 +432,7 @@ mod tests {
         for output in ["a", "b"] {
             let submitted = run(&jobs, submit(None, 8));
             serve_one(&mut worker, output.as_bytes()).await;
-            assert_eq!(submitted.await.unwrap().unwrap().output, output);
+            assert_eq!(submitted.await.unwrap().unwrap().output(), output);
         }
     }
 
@@ -424,6 +461,28 @@ mod tests {
             submitted.await.unwrap().unwrap();
         }
         assert!(jobs.known(&id(100)).is_none() && jobs.known(&id(101)).is_some());
+    }
+
+    /// `quinn` keeps the bytes until the client has acknowledged them, and a part keeps all memory.
+    #[tokio::test]
+    async fn output_counts_until_nothing_has_a_part_of_it() {
+        let (jobs, mut worker) = start();
+        let mut parts = Vec::new();
+        for _ in 0..2 {
+            let submitted = run(&jobs, submit(None, 64 << 20));
+            serve_one(&mut worker, &vec![1; 1 << 20]).await;
+            let mut output = submitted.await.unwrap().unwrap().following;
+            parts.push(output.split_off((1 << 20) - 1));
+        }
+        let third = run(&jobs, submit(None, 64 << 20));
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        let runs = worker.try_read(&mut [0]).is_ok();
+        assert!(!runs, "the third submit runs although the outputs of the others are in memory");
+        drop(parts);
+        serve_one(&mut worker, b"third").await;
+        assert_eq!(third.await.unwrap().unwrap().output(), "third");
     }
 
     #[tokio::test]
@@ -469,7 +528,7 @@ mod tests {
             waiting.spawn(async move {
                 let job = Submit { hash, ..submit(Some([number; 16]), 0) };
                 let reply = jobs.run(job, Bytes::new(), place).await.unwrap();
-                (number, reply.done.status)
+                (number, reply.status)
             });
             // The submit is in the queue.
             tokio::task::yield_now().await;

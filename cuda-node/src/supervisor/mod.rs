@@ -10,6 +10,7 @@
 mod audit;
 mod blobs;
 mod connection;
+mod connection_memory;
 mod handshakes;
 mod jit_cache;
 mod jobs;

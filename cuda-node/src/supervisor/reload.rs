@@ -26,7 +26,7 @@ pub(super) struct Reload {
     pub(super) endpoint: quinn::Endpoint,
     /// The configuration of the endpoint. A reload replaces its cryptography only: the key for the tokens of a Retry
     /// stays.
-    pub(super) config: quinn::ServerConfig,
+    pub(super) config: watch::Sender<quinn::ServerConfig>,
     pub(super) verifier: watch::Sender<ClientVerifier>,
     pub(super) leases: Arc<Leases>,
     /// Held by the reload that runs, so that none puts files into force that it read before those of a later one.
@@ -54,9 +54,10 @@ impl Reload {
         let (read, verifier) =
             read.map_err(|error| Error::setting("the certificates of the node", error))?;
         let quotas = self.quotas.as_deref().map(Quotas::read).transpose()?;
-        let mut config = self.config.clone();
+        let mut config = self.config.borrow().clone();
         config.crypto = read.crypto;
         // First the configuration: a handshake that begins now is not verified by the earlier authorities.
+        self.config.send_replace(config.clone());
         self.endpoint.set_server_config(Some(config));
         self.verifier.send_replace(verifier);
         if let Some(quotas) = quotas {

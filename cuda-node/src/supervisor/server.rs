@@ -26,6 +26,7 @@ use tokio::{
 use super::{
     audit::Audit,
     connection,
+    connection_memory::ConnectionMemory,
     handshakes::{Handshake, Handshakes},
     jit_cache::JitCache,
     leases::{Client, LeasedDevice, Leases, LeftLeases},
@@ -318,7 +319,7 @@ impl Node {
             listen: options.listen,
             quotas: options.quotas_file,
             endpoint: endpoint.clone(),
-            config,
+            config: watch::Sender::new(config),
             verifier: watch::Sender::new(verifier),
             leases: leases.clone(),
             running: Mutex::default(),
@@ -351,8 +352,8 @@ impl Node {
         }
         runtime.spawn(leases.clone().run());
         runtime.spawn(leases.clone().watch_memory());
-        let verifiers = reload.verifier.subscribe();
-        runtime.spawn(accept(endpoint.clone(), leases.clone(), options.tls, verifiers));
+        let settings = (reload.config.subscribe(), reload.verifier.subscribe());
+        runtime.spawn(accept(endpoint.clone(), leases.clone(), options.tls, settings));
         Ok(Self { address, metrics, endpoint, leases, reload, runtime: Some(runtime) })
     }
 
@@ -517,7 +518,7 @@ async fn accept(
     endpoint: quinn::Endpoint,
     leases: Arc<Leases>,
     tls: ServerTls,
-    verifiers: watch::Receiver<ClientVerifier>,
+    (configs, verifiers): (watch::Receiver<quinn::ServerConfig>, watch::Receiver<ClientVerifier>),
 ) {
     let (tls, handshakes) = (Arc::new(tls), Arc::new(Handshakes::default()));
     let logged = Arc::new(RateLimiter::direct(Quota::per_second(REFUSALS_LOGGED)));
@@ -533,12 +534,12 @@ async fn accept(
         connections += 1;
         let handshake = handshakes.begin(incoming.remote_address().ip());
         let (leases, tls, connection) = (leases.clone(), tls.clone(), connections);
-        let logged = logged.clone();
+        let (logged, configs) = (logged.clone(), configs.clone());
         // Before the handshake begins, so that no reload is missed.
         let mut verifier = verifiers.clone();
         verifier.mark_unchanged();
         tokio::spawn(async move {
-            let ended = match shake_hands(incoming, handshake, &tls).await {
+            let ended = match shake_hands(incoming, &configs, handshake, &tls).await {
                 Ok((connected, identity)) => {
                     let ClientIdentity { tenant, key, .. } = identity.clone();
                     let account = leases.tenants().account(&tenant);
@@ -561,22 +562,31 @@ async fn accept(
 /// Completes a handshake. Returns the reason if the client is refused.
 async fn shake_hands(
     incoming: quinn::Incoming,
+    configs: &watch::Receiver<quinn::ServerConfig>,
     handshake: Handshake,
     tls: &ServerTls,
-) -> Result<(quinn::Connection, ClientIdentity), String> {
-    let connecting = async { handshake.begin(|| incoming.accept()).await?.await };
+) -> Result<((quinn::Connection, ConnectionMemory), ClientIdentity), String> {
+    let accept = || {
+        let mut config = configs.borrow().clone();
+        let memory = ConnectionMemory::observe(&mut config);
+        incoming.accept_with(config.into()).map(|connecting| (connecting, memory))
+    };
+    let connecting = async {
+        let (connecting, memory) = handshake.begin(accept).await?;
+        Ok::<_, quinn::ConnectionError>((connecting.await?, memory))
+    };
     let connected = tokio::select! {
         connected = tokio::time::timeout(HANDSHAKE, connecting) => connected,
         () = handshake.displaced() => return Err("another handshake took the place of its own".into()),
     };
     let connected = connected.map_err(|_| "its handshake took too long")?;
-    let connected = connected.map_err(|error| error.to_string())?;
+    let (connected, memory) = connected.map_err(|error| error.to_string())?;
     let identity = tls.identify(&connected).map_err(|error| {
         let reason = error.to_string();
         connected.close(transport::REFUSED, reason.as_bytes());
         reason
     })?;
-    Ok((connected, identity))
+    Ok(((connected, memory), identity))
 }
 
 /// Serves a client that is known, until the connection or the certificate of the client ends. Returns the reason if the
@@ -584,24 +594,29 @@ async fn shake_hands(
 async fn serve(
     leases: Arc<Leases>,
     client: Client,
-    connected: quinn::Connection,
+    (connected, memory): (quinn::Connection, ConnectionMemory),
     certificate_ended: impl Future<Output = IdentityError>,
 ) -> Result<(), String> {
-    let place = leases.tenants().connect(&client.account, || leases.has_lease(&client.tenant));
+    // The account counts while its connections do.
+    let account = client.account.clone();
+    let place = leases.tenants().connect(&account, || leases.has_lease(&client.tenant));
     match place {
-        Ok(_place) => {
-            client.account.request().await;
+        Ok(place) => {
+            account.request().await;
             let closing = connected.clone();
             let tenant = client.tenant.clone();
             let mut serving = pin!(connection::serve(leases, client, connected));
-            tokio::select! {
-                () = &mut serving => {}
+            let _wide = tokio::select! {
+                wide = &mut serving => wide,
                 reason = certificate_ended => {
                     tracing::info!(%tenant, %reason, "a client was disconnected");
                     closing.close(transport::CERTIFICATE_ENDED, reason.to_string().as_bytes());
-                    serving.await;
+                    serving.await
                 }
-            }
+            };
+            drop(closing);
+            let _place = account.end_connection(place);
+            memory.freed().await;
             Ok(())
         }
         Err((status, reason)) => {
@@ -609,8 +624,10 @@ async fn serve(
                 Status::QuotaExceeded => transport::OVER_QUOTA,
                 _ => transport::OVER_CAPACITY,
             };
-            client.account.refuse_connection().await;
+            let _place = account.refuse_connection().await;
             connected.close(code, reason.as_bytes());
+            drop(connected);
+            memory.freed().await;
             Err(reason)
         }
     }

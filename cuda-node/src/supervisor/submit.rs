@@ -4,7 +4,7 @@ use std::{mem, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use cuda_core::protocol::Status;
-use cuda_lease::wire::{Hash, PutBlob, Submit, Submitted, opcode::REPLY};
+use cuda_lease::wire::{Hash, PutBlob, Submit, opcode::REPLY};
 use quinn::SendStream;
 use tracing::Instrument;
 
@@ -15,9 +15,8 @@ use super::{
     leases::{Client, Leases},
     memory_budget::Reserved,
     spans,
-    streams::{End, FrameStream, Refusal, STALL, refuse, send_reply},
+    streams::{End, FrameStream, Refusal, STALL, refuse, send_bytes, send_reply},
 };
-use crate::worker::jobs::JobDone;
 
 /// The maximum number of arguments of a submit: CUDA has 32,764 bytes for them. Small ones take more memory in the node than
 /// in their frame.
@@ -43,7 +42,7 @@ pub(super) async fn serve(
     let (id, lease) = (submit.id, submit.lease);
     let ran = run(leases, client, connection, (submit, frame), receive);
     let ran = ran.instrument(span.clone()).await?;
-    let status = ran.as_ref().map_or_else(|(status, _)| *status, |(_, reply)| reply.done.status);
+    let status = ran.as_ref().map_or_else(|(status, _)| *status, |(_, reply)| reply.status);
     // Otherwise the node does not have the image, and the client repeats the submit with it. Or there is no such lease.
     if status != Status::NotFound {
         metrics.submitted(status);
@@ -130,7 +129,7 @@ async fn run(
             None => None,
         }
     };
-    if reply.as_ref().is_some_and(|reply| reply.done.status == Status::NotFound) {
+    if reply.as_ref().is_some_and(|reply| reply.status == Status::NotFound) {
         return Ok(Err(missing_image()));
     }
     if let Some(reply) = reply {
@@ -208,14 +207,7 @@ fn check_hash(bytes: &[u8], hash: &Hash) -> Result<(), Refusal> {
 }
 
 async fn reply_with(send: &mut SendStream, reply: Reply) -> Result<(), End> {
-    // The memory of the output counts until all bytes are handed to the connection.
-    let Reply { done: JobDone { status, text, .. }, output, .. } = reply.clone();
-    let is_inline = output.len() <= Submitted::INLINE_LIMIT;
-    let (inline, following) =
-        if is_inline { (output, Bytes::new()) } else { (Bytes::new(), output) };
-    let following_bytes = following.len() as u64;
-    let submitted = Submitted { status, text, output: inline, following_bytes };
-    send_reply(send, Submitted::OPCODE, 0, |out| submitted.encode(out), following).await?;
+    send_bytes(send, &mut [reply.frame, reply.following]).await?;
     _ = send.finish();
     Ok(())
 }

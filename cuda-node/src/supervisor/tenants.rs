@@ -17,7 +17,7 @@ use governor::{
 };
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use tokio::sync::{MutexGuard, Semaphore};
+use tokio::sync::{MutexGuard, Semaphore, SemaphorePermit};
 
 use super::{
     memory_budget::{MemoryBudget, Reserved},
@@ -58,6 +58,8 @@ struct Accounts {
 pub(super) struct Account {
     tenant: Tenant,
     connections: Arc<AtomicU32>,
+    /// The connections that have ended, and whose memory is not free.
+    ended: Arc<AtomicU32>,
     limits: Mutex<AccountLimits>,
     /// The number of wide connections of sessions. Wide connections have the windows of one that serves a lease.
     wide_sessions: Arc<AtomicU32>,
@@ -147,6 +149,14 @@ pub(super) struct ConnectionPlace {
     _of_node: Counted,
 }
 
+/// The place of a connection that has ended.
+pub(super) enum EndedPlace {
+    /// Among those that have ended.
+    Ended(#[expect(dead_code, reason = "it counts until it is dropped")] Counted),
+    /// The one that it had.
+    Connection(#[expect(dead_code, reason = "it counts until it is dropped")] ConnectionPlace),
+}
+
 /// Counts until it is dropped.
 pub(super) struct Counted(Arc<AtomicU32>);
 
@@ -173,16 +183,37 @@ impl Account {
             submits: Rate::new(quota.submits_per_second),
         });
         let (frames, refusals) = (MemoryBudget::new(FRAMES), Semaphore::new(REFUSALS));
-        let (connections, wide_sessions, wide, turn, record) = Default::default();
-        Self { tenant, connections, limits, wide_sessions, wide, frames, refusals, turn, record }
+        let (connections, ended, wide_sessions, wide, turn, record) = Default::default();
+        Self {
+            tenant,
+            connections,
+            ended,
+            limits,
+            wide_sessions,
+            wide,
+            frames,
+            refusals,
+            turn,
+            record,
+        }
+    }
+
+    /// Counts a connection that has ended, until its memory is free. Its place is for the next one, unless the tenant has as
+    /// many that have ended as it may have connections: then it keeps the place.
+    pub(super) fn end_connection(&self, place: ConnectionPlace) -> EndedPlace {
+        let limit = self.limits.lock().max_connections;
+        match Counted::below(&self.ended, limit) {
+            Some(ended) => EndedPlace::Ended(ended),
+            None => EndedPlace::Connection(place),
+        }
     }
 
     /// Waits before a connection is refused. So a client that connects again and again does so at the rate of its
-    /// requests.
-    pub(super) async fn refuse_connection(&self) {
-        if let Ok(_place) = self.refusals.try_acquire() {
-            self.request().await;
-        }
+    /// requests. The returned place counts until the memory of the connection is free.
+    pub(super) async fn refuse_connection(&self) -> Option<SemaphorePermit<'_>> {
+        let place = self.refusals.try_acquire().ok()?;
+        self.request().await;
+        Some(place)
     }
 
     /// Waits until the tenant may make another request. Requests that wait have the order of their arrival.

@@ -22,6 +22,7 @@ use cuda_lease::{
     },
 };
 use quinn::{Endpoint, TransportConfig};
+use relay::{Relay, RelayOptions};
 use tempfile::NamedTempFile;
 
 use crate::{
@@ -161,6 +162,30 @@ fn request_that_is_too_long_ends_the_connection_before_it_has_arrived() {
     });
 }
 
+/// `quinn` keeps the buffers of a connection for three probe timeouts after its end. The client makes them long.
+#[test]
+fn connection_counts_until_its_memory_is_free() {
+    let (node, _file) =
+        node_with("[defaults]\nmax_connections = 1\n", &["--metrics", "127.0.0.1:0"]);
+    let slow = RelayOptions::with_delay(Duration::from_millis(500));
+    let relay = Relay::start(node.address.parse().unwrap(), slow).unwrap();
+    block_on(async {
+        // The first gives its place to the second.
+        for _ in 0..2 {
+            let slow = RawClient::connect_silently(&relay.address().to_string()).await;
+            wait_until("it is served", || node.metric("cuda_node_connections") == 1.0);
+            slow.connection.close(0u32.into(), b"");
+            wait_until("it has ended", || node.metric("cuda_node_connections") == 0.0);
+        }
+        let mut third = RawClient::connect_silently(&node.address).await;
+        let hello = Hello { oldest: VERSION, newest: VERSION, features: 0, program: "test".into() };
+        third.control.frame(Hello::OPCODE, 0, 1, |out| hello.encode(out)).await;
+        let reason = third.control.reply().await.expect_err("the third connection is served");
+        assert!(reason.contains("max_connections"), "{reason}");
+    });
+    wait_until("its memory is free", || node.lease().acquire_blocking().is_ok());
+}
+
 /// Clients fill everything that a node buffers for a connection without a lease: frames that do not end, on all
 /// streams.
 #[test]
@@ -288,6 +313,46 @@ fn repeated_submits_that_wait_for_the_first_one_occupy_bounded_memory() {
     });
 }
 
+/// A submit is repeated on many streams, whose client takes nothing of the answer.
+#[test]
+fn answers_of_repeated_submits_occupy_bounded_memory() {
+    attack(async |node| {
+        let mut client = RawClient::connect(&node.address).await;
+        let granted = client.allocate().await;
+        let image = Bytes::from_static(RETURNS);
+        let submit = Submit {
+            hash: *blake3::hash(&image).as_bytes(),
+            image: Some(image),
+            kernel: "k".into(),
+            region_bytes: 512 << 10,
+            max_output: 512 << 10,
+            id: Some([7; 16]),
+            ..submit(granted.lease, granted.token)
+        };
+        let mut open = Vec::new();
+        for _ in 0..32 {
+            let mut transport = TransportConfig::default();
+            transport.stream_receive_window(1024u32.into());
+            open.push((RawClient::connect_tuned(&node.address, transport).await, Vec::new()));
+        }
+        let before = memory(node);
+        for (client, streams) in &mut open {
+            for _ in 0..7 {
+                let mut stream = Stream::open(&client.connection).await;
+                stream.frame(Submit::OPCODE, 0, 0, |out| submit.encode(out)).await;
+                assert_eq!(stream.read(1).await, 1);
+                streams.push(stream);
+            }
+        }
+        let grown = memory(node).saturating_sub(before);
+        assert!(grown < 48 << 20, "the memory has grown by {grown} bytes");
+    });
+}
+
+/// A kernel that does nothing.
+const RETURNS: &[u8] =
+    b".version 8.0 .target sm_80 .address_size 64 .visible .entry k(.param .u64 p) { ret; }";
+
 /// A client takes the output of a submit slowly, also after the end of the lease.
 #[test]
 fn outputs_do_not_outlive_their_lease() {
@@ -297,9 +362,7 @@ fn outputs_do_not_outlive_their_lease() {
         let mut client = RawClient::connect_tuned(&node.address, transport).await.greet(0).await;
         client.send(&Allocate { min_vram: 128 << 20, ..request() }).await;
         let granted = client.granted().await;
-        let image = Bytes::from_static(
-            b".version 8.0 .target sm_80 .address_size 64 .visible .entry k(.param .u64 p) { ret; }",
-        );
+        let image = Bytes::from_static(RETURNS);
         let submit = Submit {
             hash: *blake3::hash(&image).as_bytes(),
             image: Some(image),

@@ -646,8 +646,8 @@ fn reload(leases: &Arc<Leases>) -> Reload {
     let endpoint =
         transport::endpoint(listen, Some((config.clone(), transport::ResetKey::derive(&[0; 32]))))
             .unwrap();
-    let (verifier, leases) = (watch::Sender::new(verifier), leases.clone());
-    let running = Mutex::default();
+    let (config, verifier) = (watch::Sender::new(config), watch::Sender::new(verifier));
+    let (leases, running) = (leases.clone(), Mutex::default());
     Reload { tls, listen, quotas: None, endpoint, config, verifier, leases, running }
 }
 
