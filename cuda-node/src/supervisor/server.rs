@@ -539,21 +539,29 @@ async fn accept(
         let mut verifier = verifiers.clone();
         verifier.mark_unchanged();
         tokio::spawn(async move {
-            let ended = match shake_hands(incoming, &configs, handshake, &tls).await {
+            let log = |error: String| {
+                if logged.check().is_ok() {
+                    tracing::info!(error, "a client was refused");
+                }
+            };
+            let mut config = configs.borrow().clone();
+            let memory = ConnectionMemory::observe(&mut config);
+            match shake_hands(incoming, config, &handshake, &tls).await {
                 Ok((connected, identity)) => {
+                    drop(handshake);
                     let ClientIdentity { tenant, key, .. } = identity.clone();
                     let account = leases.tenants().account(&tenant);
                     let certificate_ends = identity.expires();
                     let client = Client { tenant, key, account, certificate_ends, connection };
                     let ended = end_of_certificate(&identity, verifier);
-                    serve(leases, client, connected, ended).await
+                    if let Err(error) = serve(leases, client, (connected, memory), ended).await {
+                        log(error);
+                    }
                 }
-                Err(error) => Err(error),
-            };
-            if let Err(error) = ended
-                && logged.check().is_ok()
-            {
-                tracing::info!(error, "a client was refused");
+                Err(error) => {
+                    log(error);
+                    handshake.fail(memory).await;
+                }
             }
         });
     }
@@ -562,31 +570,24 @@ async fn accept(
 /// Completes a handshake. Returns the reason if the client is refused.
 async fn shake_hands(
     incoming: quinn::Incoming,
-    configs: &watch::Receiver<quinn::ServerConfig>,
-    handshake: Handshake,
+    config: quinn::ServerConfig,
+    handshake: &Handshake,
     tls: &ServerTls,
-) -> Result<((quinn::Connection, ConnectionMemory), ClientIdentity), String> {
-    let accept = || {
-        let mut config = configs.borrow().clone();
-        let memory = ConnectionMemory::observe(&mut config);
-        incoming.accept_with(config.into()).map(|connecting| (connecting, memory))
-    };
-    let connecting = async {
-        let (connecting, memory) = handshake.begin(accept).await?;
-        Ok::<_, quinn::ConnectionError>((connecting.await?, memory))
-    };
+) -> Result<(quinn::Connection, ClientIdentity), String> {
+    let accept = || incoming.accept_with(config.into());
+    let connecting = async { handshake.begin(accept).await?.await };
     let connected = tokio::select! {
         connected = tokio::time::timeout(HANDSHAKE, connecting) => connected,
         () = handshake.displaced() => return Err("another handshake took the place of its own".into()),
     };
     let connected = connected.map_err(|_| "its handshake took too long")?;
-    let (connected, memory) = connected.map_err(|error| error.to_string())?;
+    let connected = connected.map_err(|error| error.to_string())?;
     let identity = tls.identify(&connected).map_err(|error| {
         let reason = error.to_string();
         connected.close(transport::REFUSED, reason.as_bytes());
         reason
     })?;
-    Ok(((connected, memory), identity))
+    Ok((connected, identity))
 }
 
 /// Serves a client that is known, until the connection or the certificate of the client ends. Returns the reason if the
