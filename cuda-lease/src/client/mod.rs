@@ -2,7 +2,7 @@
 //!
 //! A [`LeaseBuilder`] connects to a node, requests a lease, and opens its device. [`backend`] turns submissions into
 //! commands. They wait in the lanes of [`link`]. The thread of the [`connection`] sends them on its [`streams`]. Events
-//! come back to [`link`], which passes progress on when the bytes of its copies are there ([`link::transfers`]).
+//! come back to [`link`], which passes progress on when the bytes of its copies are there (`link/transfers.rs`).
 //!
 //! Requests without a session are those of a [`NodeClient`], and stateless submits ([`submit`]; [`burst()`] for many
 //! inputs).
