@@ -201,7 +201,8 @@ impl LeaseBuilder {
     }
 
     /// Requests the lease and opens its device, without blocking the calling thread: a new thread waits for the node. If
-    /// the future is dropped, the request is withdrawn, and leaves the queue of the node.
+    /// the future is dropped, the request is withdrawn, and leaves the queue of the node. A lease whose worker starts at
+    /// that moment ends when the node has waited 10 seconds for its client.
     ///
     /// # Errors
     /// The errors of [`acquire_blocking`](Self::acquire_blocking).

@@ -323,8 +323,9 @@ struct ConnectionThread {
     requests: mpsc::UnboundedReceiver<OutgoingRequest>,
     /// Blobs that the node needs and does not have yet.
     needed: RefCell<FxHashSet<Hash>>,
-    /// The time at which the connection was lost, until the session resumes.
-    interrupted: Cell<Option<Instant>>,
+    /// The time without a connection since the session last ran. A busy worker resumes its session late: the time with a
+    /// connection is no part of it.
+    interrupted: Cell<Duration>,
     /// Publishes the current connection.
     current: watch::Sender<Current>,
     renewal: Renewal,
@@ -424,15 +425,10 @@ impl ConnectionThread {
         let started = Instant::now();
         let mut is_resumed = false;
         loop {
-            let connected = Instant::now();
             let end = match self.serve(&connection, &mut stream, is_resumed, started).await {
                 Ok(()) => return self.free(&connection, &mut stream).await,
                 Err(end) => end,
             };
-            // A busy worker resumes its session late. Such a connection was no part of the interruption before it.
-            if connected.elapsed() >= self.terms.resume_within {
-                self.interrupted.set(None);
-            }
             if self.link.lost().is_some() {
                 return self.finish().await;
             }
@@ -499,7 +495,7 @@ impl ConnectionThread {
         let lane = async |lane| {
             let opened = open(lane).await?;
             if lane == Lane::Commands {
-                interrupted.set(None);
+                interrupted.set(Duration::ZERO);
             }
             tokio::try_join!(opened.send(link), opened.receive(link, received, &need)).map(drop)
         };
@@ -519,25 +515,24 @@ impl ConnectionThread {
         &mut self,
         cause: String,
     ) -> Result<(quinn::Connection, RequestStream), End> {
-        let begun = match self.interrupted.get() {
-            Some(begun) => {
-                // The last connection was lost before the session resumed.
-                tokio::time::sleep(RECONNECT_PAUSE).await;
-                begun
-            }
-            None => Instant::now(),
-        };
-        self.interrupted.set(Some(begun));
+        let (lost, earlier) = (Instant::now(), self.interrupted.get());
+        if !earlier.is_zero() {
+            // The last connection was lost before the session resumed.
+            tokio::time::sleep(RECONNECT_PAUSE).await;
+        }
         self.terms.certificates.read_again();
         self.endpoint.set_default_client_config(self.terms.certificates.config());
         // A lease that was dropped meanwhile is not resumed.
         let is_over = || self.requests.is_closed();
-        connect_again((begun, cause), self.terms.resume_within, is_over, async || {
+        let within = self.terms.resume_within.saturating_sub(earlier);
+        let connected = connect_again((lost, cause), within, is_over, async || {
             let (connection, mut stream) = connect(&self.endpoint, &self.terms).await?;
             self.renew_token(&mut stream).await?;
             Ok((connection, stream))
-        })
-        .await
+        });
+        let connected = connected.await;
+        self.interrupted.set(earlier + lost.elapsed());
+        connected
     }
 
     /// If the certificate was renewed with another key, gets a token for that key.

@@ -236,7 +236,8 @@ fn by_client(alert: u8, error: &ConnectionError) -> Option<Refusal> {
             );
             Some((Status::Unauthorized, detail))
         }
-        alert::UNSUPPORTED_CERTIFICATE
+        alert::BAD_CERTIFICATE
+        | alert::UNSUPPORTED_CERTIFICATE
         | alert::CERTIFICATE_REVOKED
         | alert::CERTIFICATE_UNKNOWN
         | alert::UNKNOWN_CA

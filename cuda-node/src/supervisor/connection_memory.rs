@@ -11,7 +11,7 @@ use cuda_lease::internals::transport;
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The memory that `quinn` has for one connection. It keeps all buffers of a connection after the end, for three probe
-/// timeouts (RFC 9000, section 10.2). A client that acknowledges late makes them as long as half a minute. So an ended one
+/// timeouts (RFC 9000, section 10.2). A client that acknowledges late makes them as long as 50 seconds. So an ended one
 /// counts until its memory is free: otherwise a client that connects again and again would fill the memory of the node.
 pub(super) struct ConnectionMemory(Weak<quinn::TransportConfig>);
 

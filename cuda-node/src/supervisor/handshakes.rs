@@ -24,11 +24,12 @@ const RETRY: usize = 64;
 /// takes some tenths of a millisecond, in which the endpoint reads no packet of any connection.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The handshakes that have failed and whose memory is not free, from which on others begin [`SLOW`]ly. Each uses about 40
+/// The connections that have failed or were refused, and whose memory is not free, from which on others begin [`SLOW`]ly. Each uses about 40
 /// KiB, for 3 seconds, or for 50 if the client says that it acknowledges late.
 const ENDED: usize = 2048;
 
-/// The time between the beginnings of two handshakes while the memory of [`ENDED`] is not free. So that of all has an end.
+/// The time between the beginnings of two handshakes of one address while the memory of [`ENDED`] is not free. So one address
+/// fills no more than some hundreds of MiB. Other addresses do not wait for it.
 const SLOW: Duration = Duration::from_millis(20);
 
 /// The received bytes that wait with a handshake for its turn. A client without 0-RTT sends 1 or 2 small packets.
@@ -48,7 +49,7 @@ pub(super) struct Handshakes {
     state: Mutex<State>,
     /// Locked by the handshake that begins. Fair.
     turn: Turn,
-    /// Each handshake that has failed has a clone until its memory is free.
+    /// Each connection that has failed or was refused has a clone until its memory is free.
     ended: Arc<()>,
 }
 
@@ -90,12 +91,14 @@ impl Handshakes {
         self.state.lock().under_way.len() >= RETRY
     }
 
-    /// The time in which no other handshake begins.
-    fn pause(&self) -> Option<Duration> {
-        match Arc::strong_count(&self.ended) > ENDED {
-            true => Some(SLOW),
-            false => self.require_retry().then_some(PAUSE),
-        }
+    fn is_slow(&self) -> bool {
+        Arc::strong_count(&self.ended) > ENDED
+    }
+
+    /// Counts a connection that counts for no tenant, until its memory is free.
+    pub(super) async fn ended(&self, memory: ConnectionMemory) {
+        let _ended = self.ended.clone();
+        memory.freed().await;
     }
 
     /// Begins a handshake of a client at this address.
@@ -144,20 +147,23 @@ impl Handshake {
     /// Calls `first_step` in the turn of this handshake.
     pub(super) async fn begin<T>(&self, first_step: impl FnOnce() -> T) -> T {
         let _turn_of_address = self.turn.lock().await;
-        let _turn = self.handshakes.turn.lock().await;
+        let turn = self.handshakes.turn.lock().await;
         let begun = first_step();
-        if let Some(pause) = self.handshakes.pause() {
-            tokio::time::sleep(pause).await;
+        if self.handshakes.require_retry() {
+            tokio::time::sleep(PAUSE).await;
+        }
+        drop(turn);
+        if self.handshakes.is_slow() {
+            tokio::time::sleep(SLOW).await;
         }
         begun
     }
 
-    /// Ends a handshake that has failed. Waits until its memory is free: those of clients without a certificate count for no
-    /// tenant.
+    /// Ends a handshake that has failed. Waits until its memory is free.
     pub(super) async fn fail(self, memory: ConnectionMemory) {
-        let _ended = self.handshakes.ended.clone();
+        let handshakes = self.handshakes.clone();
         drop(self);
-        memory.freed().await;
+        handshakes.ended(memory).await;
     }
 
     /// Waits until another handshake has taken the place of this one.
@@ -233,18 +239,18 @@ mod tests {
         let (config, _) = ServerTls::insecure().config_for(address).unwrap();
         let (mut configs, mut failed) = (Vec::new(), tokio::task::JoinSet::new());
         for _ in 0..ENDED {
-            assert_eq!(handshakes.pause(), None);
+            assert!(!handshakes.is_slow());
             let mut config = config.clone();
             let memory = ConnectionMemory::observe(&mut config);
             failed.spawn(handshakes.begin(address.ip()).fail(memory));
             configs.push(config);
             tokio::task::yield_now().await;
         }
-        assert_eq!(handshakes.pause(), Some(SLOW));
+        assert!(handshakes.is_slow());
         assert!(handshakes.state.lock().under_way.is_empty());
         drop(configs);
         failed.join_all().await;
-        assert_eq!(handshakes.pause(), None);
+        assert!(!handshakes.is_slow());
     }
 
     /// The client has the highest address of all.

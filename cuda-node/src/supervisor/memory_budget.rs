@@ -33,6 +33,11 @@ impl MemoryBudget {
         self.units.clone().try_acquire_many_owned(self.units_for(bytes)).ok()
     }
 
+    /// Gives back what `reserved` has beyond `bytes` bytes.
+    pub(super) fn shrink(&self, mut reserved: Reserved, bytes: u64) -> Reserved {
+        reserved.split(self.units_for(bytes) as usize).unwrap_or(reserved)
+    }
+
     fn units_for(&self, bytes: u64) -> u32 {
         u32::try_from(bytes.min(self.total).div_ceil(UNIT)).unwrap_or(u32::MAX)
     }
@@ -53,6 +58,8 @@ mod tests {
         let mut cx = Context::from_waker(std::task::Waker::noop());
         assert!(whole.as_mut().poll(&mut cx).is_pending());
         drop((first, second));
-        assert!(whole.await.is_some());
+        let whole = whole.await.unwrap();
+        let _part = budget.shrink(whole, UNIT + 1);
+        assert_eq!(budget.units.available_permits(), 2);
     }
 }

@@ -534,7 +534,7 @@ async fn accept(
         connections += 1;
         let handshake = handshakes.begin(incoming.remote_address().ip());
         let (leases, tls, connection) = (leases.clone(), tls.clone(), connections);
-        let (logged, configs) = (logged.clone(), configs.clone());
+        let (logged, configs, handshakes) = (logged.clone(), configs.clone(), handshakes.clone());
         // Before the handshake begins, so that no reload is missed.
         let mut verifier = verifiers.clone();
         verifier.mark_unchanged();
@@ -554,9 +554,7 @@ async fn accept(
                     let certificate_ends = identity.expires();
                     let client = Client { tenant, key, account, certificate_ends, connection };
                     let ended = end_of_certificate(&identity, verifier);
-                    if let Err(error) = serve(leases, client, (connected, memory), ended).await {
-                        log(error);
-                    }
+                    serve(leases, &handshakes, client, (connected, memory), (ended, log)).await;
                 }
                 Err(error) => {
                     log(error);
@@ -590,14 +588,15 @@ async fn shake_hands(
     Ok((connected, identity))
 }
 
-/// Serves a client that is known, until the connection or the certificate of the client ends. Returns the reason if the
-/// client has too many connections.
+/// Serves a client that is known, until the connection or the certificate of the client ends, or refuses it and calls
+/// `refused` with the reason, because it has too many connections. Returns when the memory of the connection is free.
 async fn serve(
     leases: Arc<Leases>,
+    handshakes: &Handshakes,
     client: Client,
     (connected, memory): (quinn::Connection, ConnectionMemory),
-    certificate_ended: impl Future<Output = IdentityError>,
-) -> Result<(), String> {
+    (certificate_ended, refused): (impl Future<Output = IdentityError>, impl FnOnce(String)),
+) {
     // The account counts while its connections do.
     let account = client.account.clone();
     let place = leases.tenants().connect(&account, || leases.has_lease(&client.tenant));
@@ -607,7 +606,7 @@ async fn serve(
             let closing = connected.clone();
             let tenant = client.tenant.clone();
             let mut serving = pin!(connection::serve(leases, client, connected));
-            let _wide = tokio::select! {
+            let wide = tokio::select! {
                 wide = &mut serving => wide,
                 reason = certificate_ended => {
                     tracing::info!(%tenant, %reason, "a client was disconnected");
@@ -616,20 +615,22 @@ async fn serve(
                 }
             };
             drop(closing);
-            let _place = account.end_connection(place);
+            let _places = (account.end_connection(place), wide.map(|wide| account.end_wide(wide)));
             memory.freed().await;
-            Ok(())
         }
         Err((status, reason)) => {
             let code = match status {
                 Status::QuotaExceeded => transport::OVER_QUOTA,
                 _ => transport::OVER_CAPACITY,
             };
-            let _place = account.refuse_connection().await;
+            let place = account.refuse_connection().await;
             connected.close(code, reason.as_bytes());
             drop(connected);
-            memory.freed().await;
-            Err(reason)
+            refused(reason);
+            match place {
+                Some(_place) => memory.freed().await,
+                None => handshakes.ended(memory).await,
+            }
         }
     }
 }

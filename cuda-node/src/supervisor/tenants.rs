@@ -31,8 +31,12 @@ const CONNECTIONS: u32 = 1024;
 /// The connections beyond [`CONNECTIONS`] for tenants that have a lease.
 const RESERVED_CONNECTIONS: u32 = 128;
 
-/// The connections beyond its limit that a tenant may have waiting for their refusal.
+/// The connections beyond its limit that a tenant may have that wait for their refusal, or were refused and whose memory is
+/// not free.
 const REFUSALS: usize = 64;
+
+/// The wide connections of a tenant that have ended and give their places to the next ones.
+const ENDED_WIDE: u32 = 2;
 
 /// The memory of a tenant for the first frames of its streams, in bytes.
 const FRAMES: u64 = 16 << 20;
@@ -44,7 +48,7 @@ const IDLE_ACCOUNTS: usize = 1024;
 #[derive(Default)]
 pub(super) struct Tenants {
     accounts: Mutex<Accounts>,
-    /// The open connections of all tenants.
+    /// The connections of all tenants, and those that have ended and keep their places.
     connections: Arc<AtomicU32>,
 }
 
@@ -60,6 +64,7 @@ pub(super) struct Account {
     connections: Arc<AtomicU32>,
     /// The connections that have ended, and whose memory is not free.
     ended: Arc<AtomicU32>,
+    ended_wide: Arc<AtomicU32>,
     limits: Mutex<AccountLimits>,
     /// The number of wide connections of sessions. Wide connections have the windows of one that serves a lease.
     wide_sessions: Arc<AtomicU32>,
@@ -123,8 +128,8 @@ impl Tenants {
         let of_tenant = Counted::below(&account.connections, limit).ok_or_else(|| {
             let tenant = &account.tenant;
             let detail = format!(
-                "tenant {tenant} has {limit} connections, which is its limit (max_connections); close one, or use one \
-                 connection for several requests"
+                "tenant {tenant} has {limit} connections, open or just ended, which is its limit (max_connections); close one, or \
+                 use one connection for several requests"
             );
             (Status::QuotaExceeded, detail)
         })?;
@@ -183,11 +188,13 @@ impl Account {
             submits: Rate::new(quota.submits_per_second),
         });
         let (frames, refusals) = (MemoryBudget::new(FRAMES), Semaphore::new(REFUSALS));
-        let (connections, ended, wide_sessions, wide, turn, record) = Default::default();
+        let (connections, ended, ended_wide, wide_sessions, wide, turn, record) =
+            Default::default();
         Self {
             tenant,
             connections,
             ended,
+            ended_wide,
             limits,
             wide_sessions,
             wide,
@@ -206,6 +213,12 @@ impl Account {
             Some(ended) => EndedPlace::Ended(ended),
             None => EndedPlace::Connection(place),
         }
+    }
+
+    /// Counts a wide connection that has ended, until its memory is free. A client that connects again and again has wide
+    /// connections all the same: [`ENDED_WIDE`] that have ended give their places to the next ones.
+    pub(super) fn end_wide(&self, place: Counted) -> Counted {
+        Counted::below(&self.ended_wide, ENDED_WIDE).unwrap_or(place)
     }
 
     /// Waits before a connection is refused. So a client that connects again and again does so at the rate of its

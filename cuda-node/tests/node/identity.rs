@@ -174,6 +174,21 @@ fn connection_ends_with_its_certificate_and_the_greeting_states_when() {
 }
 
 #[test]
+fn certificate_of_a_node_for_another_host_is_named() {
+    let folder = certificates();
+    issue_with(folder.path(), "node", &new_key(), |params| {
+        params.subject_alt_names = vec![SanType::IpAddress([127, 0, 0, 2].into())];
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        params.not_after = params.not_before + Duration::from_secs(DAY);
+    });
+    let node = secured(folder.path(), &[]);
+    let lease = node.lease().tls(client(folder.path(), "alice"));
+    let error = lease.acquire_blocking().unwrap_err();
+    assert_eq!(error.status(), Some(Status::Unauthorized), "{error}");
+    assert!(error.to_string().contains("use a host name that the certificate states"), "{error}");
+}
+
+#[test]
 fn node_with_an_expired_certificate_says_so_and_so_do_its_clients() {
     let folder = certificates();
     issue_with(folder.path(), "node", &new_key(), |params| {
