@@ -109,7 +109,7 @@ pub enum Error {
     LivenessThread(#[source] io::Error),
 }
 
-/// What to do about an error of the operating system. `otherwise` holds for one that tells of no limit.
+/// The advice for an error of the operating system: the limit to raise if one was reached, else `otherwise`.
 fn advice<'a>(error: &io::Error, otherwise: &'a str) -> &'a str {
     match error.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE) => "raise the limit of open files (`ulimit -n`)",

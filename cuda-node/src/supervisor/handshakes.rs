@@ -24,8 +24,9 @@ const RETRY: usize = 64;
 /// takes some tenths of a millisecond, in which the endpoint reads no packet of any connection.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The connections that have failed or were refused, and whose memory is not free, from which on others begin [`SLOW`]ly. Each uses about 40
-/// KiB, for 3 seconds, or for 50 if the client says that it acknowledges late.
+/// The number of connections that have failed or were refused, and whose memory is not free, from which on the handshakes of
+/// an address begin [`SLOW`]ly. Each uses about 40 KiB, for 3 seconds, or for 50 if its client says that it acknowledges
+/// late.
 const ENDED: usize = 2048;
 
 /// The time between the beginnings of two handshakes of one address while the memory of [`ENDED`] is not free. So one address
