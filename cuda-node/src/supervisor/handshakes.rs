@@ -29,8 +29,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// late.
 const ENDED: usize = 2048;
 
-/// The time between the beginnings of two handshakes of one address while the memory of [`ENDED`] is not free. So one address
-/// fills no more than some hundreds of MiB. Other addresses do not wait for it.
+/// The time between the beginnings of two handshakes of one address while the memory of [`ENDED`] is not free. So one
+/// address fills no more than some hundreds of MiB. Other addresses do not wait for it.
 const SLOW: Duration = Duration::from_millis(20);
 
 /// The received bytes that wait with a handshake for its turn. A client without 0-RTT sends 1 or 2 small packets.
