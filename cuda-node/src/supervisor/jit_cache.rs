@@ -11,17 +11,19 @@ use std::{
     fs::{self, File, TryLockError},
     io,
     io::ErrorKind,
-    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    thread,
 };
 
 use cuda_lease::authority::Tenant;
 use tempfile::TempDir;
 
+use super::worker_files::{Limits, is_plain_tree, remove};
 use crate::process;
 
 /// The variable with the path of the driver's cache.
@@ -37,11 +39,8 @@ pub(super) const SIZE: u64 = 256 << 20;
 /// one each.
 const CACHES: u32 = 4;
 
-/// The maximum size of a cache that is kept, in bytes, of its files and folders in number, and of its depth. The driver
-/// stays far below them, a hostile worker need not.
-const LARGEST: u64 = 2 * SIZE;
-const MOST_FILES: usize = 65_536;
-const DEEPEST: usize = 8;
+/// The limits of a cache that is kept. The driver stays far below them, a hostile worker need not.
+const LIMITS: Limits = Limits { bytes: 2 * SIZE, entries: 65_536, depth: 8 };
 
 /// The caches of compiled kernels of a node.
 #[derive(Clone)]
@@ -88,9 +87,8 @@ impl JitCache {
         })?;
         let left: Vec<_> = fs::read_dir(root.join("workers"))?.flatten().collect();
         let workers = TempDir::new_in(root.join("workers"))?;
-        // The caches of a node that was killed.
-        for (number, left) in left.iter().enumerate() {
-            _ = remove(&left.path(), &workers.path().join(format!("left-{number}")));
+        if !left.is_empty() {
+            remove_left(left, workers.path().to_owned())?;
         }
         let count = AtomicU64::new(0);
         Ok(Self(Arc::new(Folders { root, workers, count, _lock: lock, _temporary: temporary })))
@@ -146,75 +144,23 @@ impl Folders {
     }
 }
 
-/// Whether a folder has the form of a cache of the driver: a few levels of folders with files that are nowhere else.
-/// Makes the folders readable for the supervisor.
+/// Removes the caches of the workers of a node that was killed. A worker that outlived it may write without end, so a
+/// thread does this.
+fn remove_left(left: Vec<fs::DirEntry>, trash: PathBuf) -> io::Result<()> {
+    let remove_all = move || {
+        for (number, left) in left.iter().enumerate() {
+            let (folder, trash) = (left.path(), trash.join(format!("left-{number}")));
+            if let Err(error) = remove(&folder, &trash) {
+                tracing::debug!(folder = %folder.display(), %error, "a folder of a worker that still writes remains");
+            }
+        }
+    };
+    thread::Builder::new().name("left-caches".into()).spawn(remove_all).map(drop)
+}
+
+/// Whether a folder has the form of a cache of the driver.
 fn is_cache(path: &Path) -> bool {
-    let is_cache = || -> io::Result<bool> {
-        let (mut bytes, mut files) = (0, 0);
-        let mut waiting = vec![(path.to_owned(), 0)];
-        while let Some((path, depth)) = waiting.pop() {
-            let found = fs::symlink_metadata(&path)?;
-            (bytes, files) = (bytes + found.len(), files + 1);
-            let is_folder = found.is_dir();
-            let is_own_file = found.is_file() && found.nlink() == 1 && depth > 0;
-            if depth > DEEPEST || bytes > LARGEST || !(is_folder || is_own_file) {
-                return Ok(false);
-            }
-            if is_folder {
-                fs::set_permissions(&path, fs::Permissions::from_mode(0o700))?;
-                let left = MOST_FILES.saturating_sub(files + waiting.len());
-                let Some(entries) = entries(&path, left)? else { return Ok(false) };
-                waiting.extend(entries.into_iter().map(|entry| (entry, depth + 1)));
-            }
-        }
-        Ok(true)
-    };
-    is_cache().unwrap_or(false)
-}
-
-/// The entries of a folder. `None` if there are more than `most`: those of a hostile worker could fill the memory of the
-/// supervisor.
-fn entries(folder: &Path, most: usize) -> io::Result<Option<Vec<PathBuf>>> {
-    let mut entries = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        if entries.len() >= most {
-            return Ok(None);
-        }
-        entries.push(entry?.path());
-    }
-    Ok(Some(entries))
-}
-
-/// Removes a file, or a folder with its contents, by way of an empty place `trash`. Folders inside of each other move
-/// there, so that their depth, which a hostile worker chooses, takes neither stack nor descriptors nor long paths.
-fn remove(path: &Path, trash: &Path) -> io::Result<()> {
-    create_private_folder(trash)?;
-    let mut count = 0;
-    let mut empty = |path: &Path| -> io::Result<()> {
-        if !fs::symlink_metadata(path)?.is_dir() {
-            return fs::remove_file(path);
-        }
-        // A folder without rights of its owner can be neither read nor moved.
-        fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
-        count += 1;
-        fs::rename(path, trash.join(count.to_string()))
-    };
-    empty(path)?;
-    let mut number = 0;
-    loop {
-        number += 1;
-        let folder = trash.join(number.to_string());
-        match fs::read_dir(&folder) {
-            Ok(entries) => {
-                for entry in entries {
-                    empty(&entry?.path())?;
-                }
-                fs::remove_dir(folder)?;
-            }
-            Err(error) if error.kind() == ErrorKind::NotFound => return fs::remove_dir(trash),
-            Err(error) => return Err(error),
-        }
-    }
+    is_plain_tree(path, LIMITS).unwrap_or(false)
 }
 
 /// The cache of one worker. Dropping it keeps the kernels. Drop it after the end of the worker.
@@ -274,6 +220,11 @@ fn create_private_folder(folder: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        os::unix::fs::PermissionsExt,
+        time::{Duration, Instant},
+    };
+
     use super::*;
 
     fn tenant(name: &str) -> Tenant {
@@ -391,22 +342,16 @@ mod tests {
         };
         assert_eq!(after(socket).0, 0);
         let large = |cache: &Path| {
-            File::create(cache.join("large")).unwrap().set_len(LARGEST + 1).unwrap();
+            File::create(cache.join("large")).unwrap().set_len(LIMITS.bytes + 1).unwrap();
         };
         assert_eq!(after(large).0, 0);
         assert_eq!(after(|cache| fs::write(cache.join("kernel"), "").unwrap()).0, 1);
     }
 
     #[test]
-    fn folder_with_many_entries_is_not_read_to_its_end() {
-        let folder = tempfile::tempdir().unwrap();
-        for number in 0..10 {
-            fs::write(folder.path().join(number.to_string()), "").unwrap();
-        }
-        assert_eq!(entries(folder.path(), 10).unwrap().map(|entries| entries.len()), Some(10));
-        assert!(entries(folder.path(), 9).unwrap().is_none());
+    fn folder_with_many_entries_is_not_kept() {
         let many = |cache: &Path| {
-            for number in 0..MOST_FILES {
+            for number in 0..=LIMITS.entries {
                 fs::write(cache.join(number.to_string()), "").unwrap();
             }
         };
@@ -423,6 +368,22 @@ mod tests {
         assert!(error.to_string().contains("another node uses this folder"), "{error}");
         drop(first);
         JitCache::open(Some(root.path())).unwrap();
+    }
+
+    #[test]
+    fn folders_that_a_killed_node_left_are_removed() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir_all(root.path().join("workers/killed/0/kernels")).unwrap();
+        fs::write(root.path().join("workers/killed/0/kernels/kernel"), "").unwrap();
+        let cache = JitCache::open(Some(root.path())).unwrap();
+        let started = Instant::now();
+        // Only that of this node, without what moved to it.
+        while fs::read_dir(root.path().join("workers")).unwrap().count() > 1
+            || fs::read_dir(cache.0.workers.path()).unwrap().count() > 0
+        {
+            assert!(started.elapsed() < Duration::from_secs(60), "the folders remain");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     #[test]

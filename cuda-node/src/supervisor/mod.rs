@@ -25,6 +25,7 @@ mod state_folder;
 mod streams;
 mod submit;
 mod tenants;
+mod worker_files;
 mod workers;
 
 pub use jit_cache::JitCache;

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use cuda_core::{Error, protocol::Status};
+use cuda_core::protocol::Status;
 use rustc_hash::FxHashSet;
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -200,28 +200,12 @@ impl Leases {
         leases.sort_by_key(|(_, process)| process.is_err());
         let (fenced, first_id) = (mem::take(&mut left.fenced), left.first_id);
         self.change(|state, _| state.table.skip_ids(first_id));
-        for (lease, process) in ended {
-            let worker = match process {
-                Ok(process) => match self.take_over(&lease.lease.slot, process).await {
-                    Ok(worker) => Some(worker),
-                    Err(error) => {
-                        // The process was killed. Whether its memory is free is unknown.
-                        let (lease, device) = (lease.lease.id, &lease.lease.slot);
-                        tracing::error!(lease, %device, %error, "the worker of an earlier node has unknown memory");
-                        self.fence(device);
-                        None
-                    }
-                },
-                Err(_) => None,
-            };
-            self.end_left(LeaseId(lease.lease.id), &lease.lease.slot, worker).await;
+        for (record, process) in ended {
+            let worker = self.take_over(&record, process).await;
+            self.end_left(LeaseId(record.lease.id), &record.lease.slot, worker).await;
         }
         for (record, process) in leases {
-            let process = process.map_err(|error| Error::host("the worker has ended", &error));
-            let worker = match process {
-                Ok(process) => self.take_over(&record.lease.slot, process).await,
-                Err(error) => Err(error),
-            };
+            let worker = self.take_over(&record, process).await;
             self.restore_one(record, worker).await;
         }
         fenced.iter().for_each(|device| self.fence(device));
@@ -234,12 +218,27 @@ impl Leases {
         }
     }
 
-    /// Takes over a worker. If the node no longer serves its device, any slot will do: the worker only has to end.
-    async fn take_over(&self, slot: &str, process: LeftProcess) -> cuda_core::Result<WorkerHandle> {
-        let found = self.slots.iter().find(|other| other.info.address == slot);
-        let found = found.or(self.slots.first());
-        let found = found.ok_or_else(|| Error::host("the node has no device", &slot))?;
-        found.workers.take_over(process, found.info.clone(), found.features).await
+    /// Takes over the worker of a lease, if it has not ended. A device on which that fails is fenced: the process was
+    /// killed, and whether its memory is free is unknown.
+    async fn take_over(
+        self: &Arc<Self>,
+        record: &LeaseRecord,
+        process: process::Result<LeftProcess>,
+    ) -> Option<WorkerHandle> {
+        let (lease, device) = (record.lease.id, &record.lease.slot);
+        let process = process.inspect_err(|error| {
+            tracing::debug!(lease, %error, "the worker of an earlier node has ended");
+        });
+        let process = process.ok()?;
+        // If the node no longer serves its device, any slot will do: the worker only has to end.
+        let found = self.slots.iter().find(|other| other.info.address == *device);
+        let slot = found.or(self.slots.first())?;
+        let taken = slot.workers.take_over(process, slot.info.clone(), slot.features).await;
+        let taken = taken.inspect_err(|error| {
+            tracing::error!(lease, %device, %error, "the worker of an earlier node has unknown memory");
+            self.fence(device);
+        });
+        taken.ok()
     }
 
     /// Ends a lease that the table does not have. A device whose worker does not end, because the driver holds it, or
@@ -312,11 +311,7 @@ impl Leases {
         }
     }
 
-    async fn restore_one(
-        self: &Arc<Self>,
-        record: LeaseRecord,
-        worker: cuda_core::Result<WorkerHandle>,
-    ) {
+    async fn restore_one(self: &Arc<Self>, record: LeaseRecord, worker: Option<WorkerHandle>) {
         let lease = LeaseId(record.lease.id);
         let (quota, elapsed) = (record.lease.quota, record.elapsed());
         let restored =
@@ -327,7 +322,7 @@ impl Leases {
                 device = record.lease.slot,
                 "a lease of an earlier node has no place on this one, and ends"
             );
-            return self.end_left(lease, &record.lease.slot, worker.ok()).await;
+            return self.end_left(lease, &record.lease.slot, worker).await;
         }
         self.change(|state, now| {
             let Some(view) = state.table.lease(lease) else { return };
@@ -355,16 +350,23 @@ impl Leases {
             };
             let entry = state.entries.entry(lease).insert_entry(entry).into_mut();
             match worker {
-                Ok(worker) => {
-                    tracing::info!(lease = lease.0, pid = worker.pid(), "a lease of an earlier node goes on");
+                Some(worker) => {
+                    tracing::info!(
+                        lease = lease.0,
+                        pid = worker.pid(),
+                        "a lease of an earlier node goes on"
+                    );
                     entry.worker = Some(worker);
                     if record.is_detached && record.is_confirmed {
                         _ = state.table.reconnected(now, lease);
                     }
                     self.settle(state, now, lease, record.epoch);
                 }
-                Err(error) => {
-                    tracing::warn!(lease = lease.0, %error, "the worker of a lease of an earlier node has ended");
+                None => {
+                    tracing::warn!(
+                        lease = lease.0,
+                        "a lease of an earlier node ends, because its worker has ended"
+                    );
                     state.table.worker_died(now, lease, None);
                 }
             }

@@ -31,13 +31,13 @@ use tokio::{
 use tracing::{Dispatch, Subscriber, span};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 
-use super::{Client, LeasedDevice, Leases, State};
+use super::{Client, LeasedDevice, Leases, LeftLeases, State};
 use crate::{
     gpu::{self, GpuInfo, GpuMonitor, GpuUuid, ProcessMemory},
     leases::{
         LeaseId, LeaseRequest, LeaseState, LeaseTable, Placement, SlotConfig, SlotId, TableConfig,
     },
-    process::{COMMANDS_DESCRIPTOR, WorkerLauncher},
+    process::{COMMANDS_DESCRIPTOR, WorkerLauncher, WorkerRecord},
     quotas::Quotas,
     supervisor::{
         DeviceOptions, Node, NodeOptions, OperatorCommand,
@@ -46,7 +46,7 @@ use crate::{
         jit_cache::JitCache,
         operator::OperatorSocket,
         reload::Reload,
-        state_folder::StateFolder,
+        state_folder::{LeaseRecord, LeftState, StateFolder},
         tenants::Tenants,
         workers::{Gpu, Launcher, ProcessLauncher, Workers},
     },
@@ -145,32 +145,89 @@ impl GpuMonitor for LostGpu {
     fn memory_of(&self, gpu: &GpuUuid, _: u32) -> gpu::Result<ProcessMemory> {
         match self.0.swap(true, Ordering::Relaxed) {
             false => Ok(ProcessMemory::Used(1 << 30)),
-            true => Err(gpu::Error::GpuLost { gpu: gpu.clone(), detail: "in a test".into() }),
+            true => Err(lost(gpu)),
         }
     }
 
-    fn used(&self, _: &GpuUuid) -> gpu::Result<u64> {
-        Ok(1 << 30)
+    fn used(&self, gpu: &GpuUuid) -> gpu::Result<u64> {
+        match self.0.load(Ordering::Relaxed) {
+            false => Ok(1 << 30),
+            true => Err(lost(gpu)),
+        }
     }
+}
+
+fn lost(gpu: &GpuUuid) -> gpu::Error {
+    gpu::Error::GpuLost { gpu: gpu.clone(), detail: "in a test".into() }
+}
+
+/// A device whose workers are processes with a GPU.
+fn gpu_device(
+    monitor: LostGpu,
+    launcher: WorkerLauncher,
+    jit_cache: Option<JitCache>,
+) -> LeasedDevice {
+    let gpu = Gpu { monitor: Arc::new(monitor), uuid: GpuUuid::new("GPU-0") };
+    let launcher = ProcessLauncher { launcher, gpu: Some(gpu), jit_cache };
+    let mut device = device(CpuProvider::default());
+    device.workers = Workers::new(Launcher::Process(Box::new(launcher)), 0);
+    device
 }
 
 /// Requests a lease of a GPU whose workers fail to start, and whose memory does not come back. The next lease would get
 /// memory that the failed worker still has.
 async fn failed_start_fences_the_device(launcher: WorkerLauncher, jit_cache: Option<JitCache>) {
-    let gpu = Gpu { monitor: Arc::new(LostGpu::default()), uuid: GpuUuid::new("GPU-0") };
-    let launcher = ProcessLauncher { launcher, gpu: Some(gpu), jit_cache };
-    let mut device = device(CpuProvider::default());
-    device.workers = Workers::new(Launcher::Process(Box::new(launcher)), 0);
+    let device = gpu_device(LostGpu::default(), launcher, jit_cache);
     let leases = Leases::new(table(), key(), vec![device], limits(), Audit::default(), None);
     let refused = leases.allocate(&client("alice"), request(), false).await.unwrap_err();
     assert_eq!(refused.0, Status::Internal, "{}", refused.1);
-    let started = Instant::now();
+    tokio::time::timeout(LONG, ended(&leases)).await.expect("the lease does not end");
+    assert!(leases.change(|state, _| is_fenced(state)), "the device is in service");
+}
+
+fn is_fenced(state: &State) -> bool {
+    state.table.slots().any(|slot| slot.is_fenced)
+}
+
+/// The memory of such a worker, which is killed, is unknown.
+#[tokio::test]
+async fn worker_of_an_earlier_node_that_cannot_be_taken_over_fences_its_device() {
+    let sleeping = WorkerLauncher::new("/bin/sleep").argument("1000");
+    let device = gpu_device(LostGpu(AtomicBool::new(true)), sleeping.clone(), None);
+    let leases = Leases::new(table(), key(), vec![device], limits(), Audit::default(), None);
+    let worker = sleeping.launch().unwrap();
+    let kept = {
+        let mut earlier = table();
+        let request = LeaseRequest::new(client("alice").tenant, [1; 16], 1 << 20);
+        let Ok(Placement::Leased(lease)) = earlier.request(Duration::ZERO, request) else {
+            panic!("the lease has no place")
+        };
+        while earlier.poll(Duration::ZERO).is_some() {}
+        earlier.worker_ready(Duration::ZERO, lease);
+        earlier.kept(lease).unwrap()
+    };
+    let record = WorkerRecord {
+        pid: worker.0.pid(),
+        started: 0,
+        socket: "".into(),
+        uid: None,
+        cgroup: Vec::new(),
+        memory_limit: None,
+    };
+    let record = LeaseRecord::new(kept, record, (true, true), None, None);
+    let left = LeftState { leases: vec![record], ..LeftState::default() };
+    let worker = Mutex::new(Some(worker));
+    let take_over = |_: &WorkerRecord| Ok(worker.lock().take().unwrap());
+    leases.restore(LeftLeases::new(left, take_over)).await;
+    assert!(leases.change(|state, _| is_fenced(state)), "the device is in service");
+    tokio::time::timeout(LONG, ended(&leases)).await.expect("the lease goes on");
+}
+
+/// Waits until no lease is left.
+async fn ended(leases: &Arc<Leases>) {
     while leases.count() > 0 {
-        assert!(started.elapsed() < LONG, "the lease does not end");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let is_fenced = |state: &mut State, _| state.table.slots().any(|slot| slot.is_fenced);
-    assert!(leases.change(is_fenced), "the device is in service");
 }
 
 #[tokio::test]
@@ -216,12 +273,7 @@ async fn lease_that_ends_while_its_worker_starts_keeps_its_place_until_the_worke
         lease
     });
     leases.change(|state, now| state.table.free(now, lease)).unwrap();
-    let ended = async {
-        while leases.count() > 0 {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    let mut ended = std::pin::pin!(ended);
+    let mut ended = std::pin::pin!(ended(&leases));
     let early = tokio::time::timeout(Duration::from_millis(100), &mut ended).await;
     assert!(early.is_err(), "the place is free, and the worker starts");
     drop(slow);
