@@ -1,11 +1,12 @@
 //! Compares a leased device with the same device opened locally: a stream of launches, a pipeline, graphs, copies, and
 //! the time from the request of a lease to its first result.
 //!
-//! `cargo bench -p benches --bench lease [-- cpu|cuda] [HOST:PORT]`. With an address the node is the `cuda-node` that
-//! listens there, else one in this process. The copies have a plain copy through `quinn` beside them, with the same
-//! certificates.
+//! `cargo bench -p benches --bench lease [-- cpu|cuda] [HOST:PORT [HOST:PORT]]`. With an address the node is the
+//! `cuda-node` that listens there, else one in this process. The copies have a plain copy through `quinn` beside them,
+//! with the same certificates. With two addresses it compares the leases of these nodes instead.
 
 mod plain_quinn;
+mod two_nodes;
 
 use std::{
     cell::RefCell,
@@ -60,6 +61,9 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let mut asked = std::env::args().skip(1).filter(|arg| !arg.starts_with('-'));
     let address = asked.next().unwrap_or_else(|| "cuda".to_owned());
     let external = asked.next();
+    if let (Some(first), Some(second)) = (&external, asked.next()) {
+        return Ok(two_nodes::compare(first, &second)?);
+    }
     let local = cuda_async::open_blocking(&address)?;
     println!("# {} ({}), driver {:?}", local.info().name, address, local.info().driver);
     let (node, _in_process) = match external {
