@@ -47,7 +47,8 @@ pub struct TableConfig {
     /// The maximum duration of a worker's start. Default: 30 s.
     pub start_timeout: Duration,
     /// The maximum duration from [`KillWorker`](super::Action::KillWorker) to
-    /// [`worker_gone`](super::LeaseTable::worker_gone). Then the slot is fenced. Default: 5 s.
+    /// [`worker_gone`](super::LeaseTable::worker_gone), without a [report](super::LeaseTable::worker_ends) that the end
+    /// goes on. Then the slot is fenced. Default: 30 s.
     pub kill_timeout: Duration,
     /// The time for which the previous generation of a lease stays valid after a renewal. Default: 30 s.
     pub generation_overlap: Duration,
@@ -74,7 +75,7 @@ impl Default for TableConfig {
             grace: Duration::from_secs(5),
             reconnect_window: Duration::from_secs(10),
             start_timeout: Duration::from_secs(30),
-            kill_timeout: Duration::from_secs(5),
+            kill_timeout: Duration::from_secs(30),
             generation_overlap: Duration::from_secs(30),
             time_slice: Duration::from_millis(200),
             preempt: false,

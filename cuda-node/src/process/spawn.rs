@@ -473,8 +473,29 @@ impl Drop for Process {
 /// # Errors
 /// There is no such process, or `/proc` does not show it.
 pub(super) fn start_of(pid: u32) -> io::Result<u64> {
+    let [started] = fields_of(pid, [22])?;
+    Ok(started)
+}
+
+/// The time of processors that the threads of a process have used, in clock ticks.
+///
+/// # Errors
+/// There is no such process, or `/proc` does not show it.
+pub(super) fn processor_time_of(pid: u32) -> io::Result<u64> {
+    let [user, system] = fields_of(pid, [14, 15])?;
+    Ok(user.saturating_add(system))
+}
+
+/// Fields of `proc_pid_stat(5)`, by the numbers that they have there.
+fn fields_of<const N: usize>(pid: u32, numbers: [usize; N]) -> io::Result<[u64; N]> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The name of the program may contain spaces. Field 22 of proc_pid_stat(5), of which 2 are before the last bracket.
-    let started = status.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19));
-    started.and_then(|ticks| ticks.parse().ok()).ok_or_else(|| io::ErrorKind::InvalidData.into())
+    let invalid = || io::Error::from(io::ErrorKind::InvalidData);
+    // The name of the program may contain spaces. Two fields end with its bracket.
+    let (_, rest) = status.rsplit_once(')').ok_or_else(invalid)?;
+    let mut values = [0; N];
+    for (value, number) in values.iter_mut().zip(numbers) {
+        let field = rest.split_whitespace().nth(number.saturating_sub(3));
+        *value = field.and_then(|field| field.parse().ok()).ok_or_else(invalid)?;
+    }
+    Ok(values)
 }

@@ -27,7 +27,7 @@ use super::{
     ends::{SupervisorEnds, WorkerEnds, pair},
     error::{Error, Result},
     sandbox::{self, DeviceFiles, Sandbox, WorkerUid},
-    spawn::{Child, Held, Namespaces, Program, start_of},
+    spawn::{Child, Held, Namespaces, Program, processor_time_of, start_of},
     successors,
 };
 
@@ -375,6 +375,8 @@ pub struct WorkerProcess {
     socket: Option<SocketPath>,
     /// The time of its start, as [`WorkerRecord::started`], if a later supervisor can find it.
     started: Option<u64>,
+    /// The time of processors that it had used at the last look at its end.
+    used: Option<u64>,
 }
 
 /// The path of a worker's socket, which is removed at the end.
@@ -407,8 +409,9 @@ pub struct WorkerRecord {
 impl WorkerProcess {
     fn new(child: Child, liveness: Option<PipeWriter>, cgroup: Option<Arc<WorkerCgroup>>) -> Self {
         let (pid, exit) = (child.pid(), ExitCause::Unknown);
-        let (child, memory_limit, socket, started) = (Some(child), None, None, None);
-        Self { pid, child, exit, _liveness: liveness, cgroup, memory_limit, socket, started }
+        let (child, memory_limit, socket) = (Some(child), None, None);
+        let (started, used) = (None, None);
+        Self { pid, child, exit, _liveness: liveness, cgroup, memory_limit, socket, started, used }
     }
 
     /// Lets the process outlive this supervisor, which has not used it. The next one can take it over.
@@ -481,9 +484,16 @@ impl WorkerProcess {
         }
     }
 
-    /// Whether the process runs no code any more, because its threads have given up their memory. After
-    /// [`kill`](Self::kill), the kernel may need a while to free much memory.
-    pub fn is_ending(&self) -> bool {
+    /// Whether the process, which was killed, is on its way to its end: its threads have given up their memory, or the
+    /// kernel has worked for it since the last call. The kernel may need a while to free much memory, or to complete a
+    /// call that no signal ends. The process runs no code of its own meanwhile.
+    pub fn is_ending(&mut self) -> bool {
+        let used = processor_time_of(self.pid).ok();
+        let before = std::mem::replace(&mut self.used, used);
+        before.is_some_and(|before| used.is_some_and(|used| used > before)) || self.has_no_memory()
+    }
+
+    fn has_no_memory(&self) -> bool {
         let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", self.pid)) else {
             return false;
         };

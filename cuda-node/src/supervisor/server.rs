@@ -19,7 +19,7 @@ use cuda_lease::{
 use governor::{Quota, RateLimiter};
 use parking_lot::Mutex;
 use tokio::{
-    runtime::{Builder, Runtime},
+    runtime::{Builder, EnterGuard, Runtime},
     sync::watch,
 };
 
@@ -369,6 +369,7 @@ impl Node {
 
     /// Replaces the quotas of tenants. Later requests and renewals have the new ones.
     pub fn set_quotas(&self, quotas: Quotas) {
+        let _entered = self.enter();
         self.leases.set_quotas(quotas);
     }
 
@@ -379,7 +380,13 @@ impl Node {
     /// # Errors
     /// The error names the file that cannot be used. Then nothing changes.
     pub fn reload(&self) -> Result<()> {
+        let _entered = self.enter();
         self.reload.run()
+    }
+
+    /// Enters the runtime of the node: a change of the leases carries out what is due, in tasks.
+    fn enter(&self) -> Option<EnterGuard<'_>> {
+        self.runtime.as_ref().map(Runtime::enter)
     }
 }
 

@@ -354,8 +354,7 @@ impl Body {
                 let cause = loop {
                     match tokio::time::timeout(ENDING, process.reaped()).await {
                         Ok(cause) => break cause,
-                        // The driver frees the memory of a GPU after that of the process.
-                        Err(_) if memory.is_none() && process.is_ending() => is_ending(),
+                        Err(_) if process.is_ending() => is_ending(),
                         Err(_) => {}
                     }
                 };
@@ -502,7 +501,7 @@ impl WorkerHandle {
     }
 
     /// Kills the worker, and waits until it has exited. Returns whether its memory is free. Calls `is_ending` again and
-    /// again while the worker, which has no GPU, runs no code any more and the kernel frees its memory.
+    /// again while the kernel works on the end of the worker, which runs no code any more.
     pub(super) async fn kill(self, is_ending: impl Fn()) -> bool {
         self.body.end(is_ending).await
     }

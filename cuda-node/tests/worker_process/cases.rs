@@ -95,6 +95,8 @@ async fn killed_spinning_worker_is_reaped_and_closes_its_sockets() {
     started(&mut ends).await;
     assert!(runs(worker.pid()));
     assert!(!worker.is_ending());
+    // It uses a processor, as the kernel does for a call that no signal ends.
+    wait_until("the worker has used time", || worker.is_ending());
     worker.kill();
     worker.kill();
     wait_until("the killed worker has no memory", || worker.is_ending());

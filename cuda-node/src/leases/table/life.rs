@@ -334,8 +334,8 @@ impl LeaseTable {
         }
     }
 
-    /// Reports that a worker that was killed runs no code any more, and that its memory becomes free. The time for that
-    /// begins again: much memory takes a while, more so on a busy machine. Returns whether the report had an effect.
+    /// Reports that the kernel works on the end of a worker that was killed. The time for that begins again: to free much
+    /// memory takes a while, more so on a busy machine. Returns whether the report had an effect.
     pub fn worker_ends(&mut self, now: Duration, lease: LeaseId) -> bool {
         self.advance(now);
         let by_then = self.now.saturating_add(self.config.kill_timeout);

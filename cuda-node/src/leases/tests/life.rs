@@ -70,7 +70,7 @@ fn the_kill_timeout_starts_when_the_action_is_polled() {
     node.table.free(at(1), lease).unwrap();
     let kill = [stop(lease, Cause::Freed), Action::KillWorker { lease }];
     assert_eq!(node.actions(1_000), kill);
-    assert_eq!(node.actions(1_004), []);
+    assert_eq!(node.actions(1_029), []);
     assert!(!node.table.slots().next().unwrap().is_fenced);
 }
 

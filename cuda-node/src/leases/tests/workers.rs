@@ -112,18 +112,18 @@ fn worker_that_ends_slowly_does_not_fence_the_slot() {
     // The table has not asked for its kill yet.
     assert!(!node.table.worker_ends(at(0), lease));
     node.actions(0);
-    for now in [4, 8, 12] {
+    for now in [29, 58, 87] {
         assert!(node.table.worker_ends(at(now), lease));
         assert_eq!((node.actions(now), node.used(0)), (vec![], 200 * MIB));
     }
-    assert!(node.table.worker_gone(at(16), lease, true));
+    assert!(node.table.worker_gone(at(116), lease, true));
     assert_eq!(node.used(0), 0);
-    assert!(!node.table.worker_ends(at(16), lease));
+    assert!(!node.table.worker_ends(at(116), lease));
     // Without a report the time is over.
-    let stuck = killed(&mut node, 20);
-    assert!(node.table.worker_ends(at(24), stuck));
-    assert_eq!(node.actions(29), [Action::Fence { slot: SlotId(0) }]);
-    assert!(!node.table.worker_ends(at(29), stuck));
+    let stuck = killed(&mut node, 120);
+    assert!(node.table.worker_ends(at(149), stuck));
+    assert_eq!(node.actions(179), [Action::Fence { slot: SlotId(0) }]);
+    assert!(!node.table.worker_ends(at(179), stuck));
 }
 
 #[test]
@@ -143,9 +143,9 @@ fn missing_memory_fences_the_slot() {
 fn an_unanswered_kill_fences_the_slot() {
     let mut node = Node::new(1);
     let lost = killed(&mut node, 0);
-    assert_eq!(node.table.next_deadline(), Some(at(5)));
-    assert_eq!(node.actions(4), []);
-    assert_eq!(node.actions(5), [Action::Fence { slot: SlotId(0) }]);
+    assert_eq!(node.table.next_deadline(), Some(at(30)));
+    assert_eq!(node.actions(29), []);
+    assert_eq!(node.actions(30), [Action::Fence { slot: SlotId(0) }]);
     assert_eq!(node.state(lost), None);
     assert_eq!(node.table.counters().fences, 1);
 }
@@ -189,10 +189,10 @@ fn an_unfenced_slot_admits_again() {
 fn memory_that_comes_back_late_is_credited_once() {
     let mut node = Node::new(1);
     let lost = killed(&mut node, 0);
-    node.actions(5);
-    assert!(!node.table.worker_gone(at(6), lost, false));
-    assert!(node.table.worker_gone(at(6), lost, true));
-    assert!(!node.table.worker_gone(at(6), lost, true));
+    node.actions(30);
+    assert!(!node.table.worker_gone(at(31), lost, false));
+    assert!(node.table.worker_gone(at(31), lost, true));
+    assert!(!node.table.worker_gone(at(31), lost, true));
     assert_eq!(node.used(0), 0);
     assert!(fenced(&node, 0));
 }
@@ -221,7 +221,7 @@ fn waiting_requests_move_away_from_a_fenced_slot() {
 fn unfence_does_not_cover_a_loss_that_the_same_call_finds() {
     let mut node = Node::new(1);
     killed(&mut node, 0);
-    node.table.unfence(at(5), SlotId(0)).unwrap();
-    assert_eq!(node.actions(5), [Action::Fence { slot: SlotId(0) }]);
+    node.table.unfence(at(30), SlotId(0)).unwrap();
+    assert_eq!(node.actions(30), [Action::Fence { slot: SlotId(0) }]);
     assert_eq!(node.used(0), 200 * MIB);
 }

@@ -26,7 +26,7 @@ use crate::{
     worker::Assign,
 };
 
-/// The time in which a worker that an earlier node has left ends.
+/// The time without progress after which a worker that an earlier node has left does not end.
 const KILL: Duration = Duration::from_secs(5);
 
 /// The leases that an earlier node has left, with the processes of their workers.
@@ -314,18 +314,11 @@ impl Leases {
     async fn restore_one(self: &Arc<Self>, record: LeaseRecord, worker: Option<WorkerHandle>) {
         let lease = LeaseId(record.lease.id);
         let (quota, elapsed) = (record.lease.quota, record.elapsed());
-        let restored =
-            self.change(|state, now| state.table.restore(now, record.lease.clone(), elapsed));
-        if restored.is_none() {
-            tracing::error!(
-                lease = lease.0,
-                device = record.lease.slot,
-                "a lease of an earlier node has no place on this one, and ends"
-            );
-            return self.end_left(lease, &record.lease.slot, worker).await;
-        }
-        self.change(|state, now| {
-            let Some(view) = state.table.lease(lease) else { return };
+        // The entry is there before an action concerns it: the lease may end at once.
+        let without_place = self.change(|state, now| {
+            let restored = state.table.restore(now, record.lease.clone(), elapsed);
+            let view = restored.and_then(|lease| state.table.lease(lease));
+            let Some(view) = view else { return Some(worker) };
             let slot = view.slot;
             let is_session_exclusive = view.class == cuda_lease::wire::Exclusivity::Session;
             let entry = Entry {
@@ -370,6 +363,15 @@ impl Leases {
                     state.table.worker_died(now, lease, None);
                 }
             }
+            None
         });
+        if let Some(worker) = without_place {
+            tracing::error!(
+                lease = lease.0,
+                device = record.lease.slot,
+                "a lease of an earlier node has no place on this one, and ends"
+            );
+            self.end_left(lease, &record.lease.slot, worker).await;
+        }
     }
 }

@@ -48,7 +48,7 @@ use crate::{
         reload::Reload,
         state_folder::{LeaseRecord, LeftState, StateFolder},
         tenants::Tenants,
-        workers::{Gpu, Launcher, ProcessLauncher, Workers},
+        workers::{Gpu, Launcher, LeftProcess, ProcessLauncher, Workers},
     },
     worker::Ready,
 };
@@ -195,18 +195,21 @@ async fn worker_of_an_earlier_node_that_cannot_be_taken_over_fences_its_device()
     let sleeping = WorkerLauncher::new("/bin/sleep").argument("1000");
     let device = gpu_device(LostGpu(AtomicBool::new(true)), sleeping.clone(), None);
     let leases = Leases::new(table(), key(), vec![device], limits(), Audit::default(), None);
-    let worker = sleeping.launch().unwrap();
-    let kept = {
-        let mut earlier = table();
-        let request = LeaseRequest::new(client("alice").tenant, [1; 16], 1 << 20);
-        let Ok(Placement::Leased(lease)) = earlier.request(Duration::ZERO, request) else {
-            panic!("the lease has no place")
-        };
-        while earlier.poll(Duration::ZERO).is_some() {}
-        earlier.worker_ready(Duration::ZERO, lease);
-        earlier.kept(lease).unwrap()
+    leases.restore(left_with(|_| {}, sleeping.launch().unwrap())).await;
+    assert!(leases.change(|state, _| is_fenced(state)), "the device is in service");
+    tokio::time::timeout(LONG, ended(&leases)).await.expect("the lease goes on");
+}
+
+/// A lease of an earlier node with this worker. `change` changes its record.
+fn left_with(change: impl FnOnce(&mut serde_json::Value), worker: LeftProcess) -> LeftLeases {
+    let mut earlier = table();
+    let request = LeaseRequest::new(client("alice").tenant, [1; 16], 1 << 20);
+    let Ok(Placement::Leased(lease)) = earlier.request(Duration::ZERO, request) else {
+        panic!("the lease has no place")
     };
-    let record = WorkerRecord {
+    while earlier.poll(Duration::ZERO).is_some() {}
+    earlier.worker_ready(Duration::ZERO, lease);
+    let process = WorkerRecord {
         pid: worker.0.pid(),
         started: 0,
         socket: "".into(),
@@ -214,13 +217,45 @@ async fn worker_of_an_earlier_node_that_cannot_be_taken_over_fences_its_device()
         cgroup: Vec::new(),
         memory_limit: None,
     };
-    let record = LeaseRecord::new(kept, record, (true, true), None, None);
+    let kept = earlier.kept(lease).unwrap();
+    let record = LeaseRecord::new(kept, process, (true, true), None, None);
+    let mut record = serde_json::to_value(&record).unwrap();
+    change(&mut record);
+    let record = serde_json::from_value(record).unwrap();
     let left = LeftState { leases: vec![record], ..LeftState::default() };
     let worker = Mutex::new(Some(worker));
-    let take_over = |_: &WorkerRecord| Ok(worker.lock().take().unwrap());
-    leases.restore(LeftLeases::new(left, take_over)).await;
-    assert!(leases.change(|state, _| is_fenced(state)), "the device is in service");
-    tokio::time::timeout(LONG, ended(&leases)).await.expect("the lease goes on");
+    LeftLeases::new(left, |_| Ok(worker.lock().take().unwrap()))
+}
+
+/// Its worker is killed at once, in the call that restores it.
+#[tokio::test]
+async fn lease_that_expired_while_no_node_ran_ends() {
+    let mut device = device(CpuProvider::default());
+    let sleeping = WorkerLauncher::new("/bin/sleep").argument("1000");
+    let launcher = ProcessLauncher { launcher: sleeping.clone(), gpu: None, jit_cache: None };
+    device.workers = Workers::new(Launcher::Process(Box::new(launcher)), 0);
+    let config = TableConfig { grace: Duration::ZERO, ..TableConfig::default() };
+    let table = table_with(config);
+    let leases = Leases::new(table, key(), vec![device], limits(), Audit::default(), None);
+    let expired = |record: &mut serde_json::Value| {
+        record["lease"]["remaining"] = serde_json::to_value(Duration::ZERO).unwrap();
+    };
+    leases.restore(left_with(expired, sleeping.launch().unwrap())).await;
+    tokio::time::timeout(LONG, ended(&leases)).await.expect("the lease does not end");
+    assert!(!leases.change(|state, _| is_fenced(state)), "the device is out of service");
+}
+
+/// What is due is carried out in the call, which begins tasks.
+#[test]
+fn quotas_change_on_a_thread_without_a_runtime() {
+    let place = Place::new(DeviceOptions::in_process(CpuProvider::default()));
+    let lease = place.request().lease_secs(1).without_renewal().acquire_blocking().unwrap();
+    wait_until("the lease has ended", || {
+        // Again and again, so that this thread is the first to see the end.
+        (0..1000).for_each(|_| place.node.set_quotas(Quotas::default()));
+        place.audit().contains("\"ended\"")
+    });
+    drop(lease);
 }
 
 /// Waits until no lease is left.
