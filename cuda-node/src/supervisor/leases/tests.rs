@@ -64,8 +64,11 @@ struct Place {
 
 impl Place {
     fn new(device: DeviceOptions) -> Self {
+        Self::with(NodeOptions::loopback(vec![device]))
+    }
+
+    fn with(mut options: NodeOptions) -> Self {
         let folder = TempDir::new().unwrap();
-        let mut options = NodeOptions::loopback(vec![device]);
         options.audit = Some(folder.path().join("audit"));
         Self { node: Node::start(options).unwrap(), folder }
     }
@@ -248,7 +251,11 @@ async fn lease_that_expired_while_no_node_ran_ends() {
 /// What is due is carried out in the call, which begins tasks.
 #[test]
 fn quotas_change_on_a_thread_without_a_runtime() {
-    let place = Place::new(DeviceOptions::in_process(CpuProvider::default()));
+    let device = DeviceOptions::in_process(CpuProvider::default());
+    let mut options = NodeOptions::loopback(vec![device]);
+    // The end of the lease kills its worker.
+    options.table.grace = Duration::ZERO;
+    let place = Place::with(options);
     let lease = place.request().lease_secs(1).without_renewal().acquire_blocking().unwrap();
     wait_until("the lease has ended", || {
         // Again and again, so that this thread is the first to see the end.
