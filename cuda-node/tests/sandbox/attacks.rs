@@ -23,6 +23,7 @@ use cuda_node::process::{
     COMMANDS_DESCRIPTOR, Confinement, SandboxReport, WorkerEnds, die_with_supervisor,
 };
 use rustix::{
+    fs::FlockOperation,
     mount::{MountFlags, UnmountFlags},
     process::{DumpableBehavior, Pid, Signal},
     thread::UnshareFlags,
@@ -169,6 +170,7 @@ fn attack_all(targets: &Targets) -> Vec<(&'static str, io::Result<()>)> {
             let path = targets.own_cache.join("..").join(targets.other_cache.file_name().unwrap());
             fs::read(path.join("kernel")).map(drop)
         }),
+        ("lock_cgroups", lock_cgroups()),
         ("create_temporary_file", fs::write(&targets.temporary, "")),
         ("create_file_at_home", fs::write(&targets.home, "")),
         ("run_program", run_program()),
@@ -292,6 +294,12 @@ fn send_descriptor() -> io::Result<()> {
     assert!(message.push(SendAncillaryMessage::ScmRights(&descriptors)));
     let sent = sendmsg(&socket, &[IoSlice::new(b"!")], &mut message, SendFlags::empty());
     Ok(sent.map(drop)?)
+}
+
+/// Locks the folder of the cgroups, as a supervisor locks those of its workers while it lives.
+fn lock_cgroups() -> io::Result<()> {
+    let folder = fs::File::open("/sys/fs/cgroup")?;
+    Ok(rustix::fs::flock(&folder, FlockOperation::NonBlockingLockShared)?)
 }
 
 fn limit(process: u32) -> io::Result<()> {
