@@ -8,12 +8,13 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
+    thread::available_parallelism,
     time::Duration,
 };
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use cuda_core::{Error, Limit, Misuse, Provider, Quantity, Result};
-use cuda_cpu::CpuProvider;
+use cuda_cpu::{CpuOptions, CpuProvider};
 use cuda_driver::{Completion, CudaProvider};
 use cuda_lease::{authority::ServerTls, wire::parse_bytes};
 use cuda_node::{
@@ -190,6 +191,8 @@ enum SandboxMode {
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    // A worker does not see the quotas of its cgroups in its sandbox.
+    let processors = available_parallelism().map_or(1, usize::from);
     // A worker enters its sandbox while it has one thread.
     let entered = match &options.role {
         Some(Role::Worker { sandbox: Some(sandbox), .. }) => sandbox.clone().enter(),
@@ -213,7 +216,9 @@ fn main() -> ExitCode {
         tracing::warn!(%error, "the limit of open files was not raised");
     }
     let done = match options.role {
-        Some(Role::Worker { device, outlive_secs, .. }) => work(&device, outlive_secs, &sandbox),
+        Some(Role::Worker { device, outlive_secs, .. }) => {
+            work((&device, processors), outlive_secs, &sandbox)
+        }
         Some(Role::Revoke { lease, reason, notice_secs, socket }) => {
             revoke(lease, reason, notice_secs, &socket)
         }
@@ -254,8 +259,12 @@ fn unfence(device: String, socket: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The worker: serves one lease, and ends.
-fn work(device: &str, outlive_secs: Option<u64>, sandbox: &SandboxReport) -> Result<()> {
+/// The worker: serves one lease, and ends. A CPU device has a thread for each of `processors`.
+fn work(
+    (device, processors): (&str, usize),
+    outlive_secs: Option<u64>,
+    sandbox: &SandboxReport,
+) -> Result<()> {
     let failed = |error: cuda_node::process::Error| {
         Error::host(
             "a worker is started by its supervisor; start `cuda-node` without `worker`",
@@ -266,7 +275,7 @@ fn work(device: &str, outlive_secs: Option<u64>, sandbox: &SandboxReport) -> Res
     let watch = die_with_supervisor().map_err(failed)?;
     let successors = outlive_secs.map(|secs| Successors::take(Duration::from_secs(secs), watch));
     let successors = successors.transpose().map_err(failed)?;
-    let (provider, ordinal) = provider(device)?;
+    let (provider, ordinal) = provider(device, processors)?;
     worker::run(provider, ordinal, ends, Some(sandbox), successors)
 }
 
@@ -274,7 +283,7 @@ fn work(device: &str, outlive_secs: Option<u64>, sandbox: &SandboxReport) -> Res
 /// thread spins only for work that is about to end.
 const COMPLETION: Completion = Completion::Polled { spin: Duration::from_micros(20) };
 
-fn provider(device: &str) -> Result<(Arc<dyn Provider>, u32)> {
+fn provider(device: &str, processors: usize) -> Result<(Arc<dyn Provider>, u32)> {
     let (scheme, ordinal) = device.split_once(':').unwrap_or((device, "0"));
     let unknown = || Error::NoDevice {
         address: device.to_owned(),
@@ -282,7 +291,11 @@ fn provider(device: &str) -> Result<(Arc<dyn Provider>, u32)> {
     };
     let ordinal = ordinal.parse().map_err(|_| unknown())?;
     match scheme {
-        "cpu" => Ok((Arc::new(CpuProvider::default()), ordinal)),
+        "cpu" => {
+            let mut options = CpuOptions::default();
+            options.workers = Some(processors);
+            Ok((Arc::new(CpuProvider::new(options)), ordinal))
+        }
         "cuda" => Ok((Arc::new(CudaProvider::new().completion(COMPLETION)), ordinal)),
         _ => Err(unknown()),
     }

@@ -17,6 +17,7 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
+    task::AbortHandle,
 };
 
 use super::{
@@ -94,6 +95,8 @@ pub(super) struct Jobs {
     images: MemoryBudget,
     meter: Arc<Meter>,
     answers: Arc<Mutex<Answers>>,
+    /// The task that passes the submits to the worker.
+    task: AbortHandle,
 }
 
 /// The answer of a submit: `None` until it arrives.
@@ -162,7 +165,7 @@ impl Jobs {
         let (queue, requests) = mpsc::unbounded_channel();
         let (own, answers) = (meter.clone(), Arc::<Mutex<Answers>>::default());
         let kept = answers.clone();
-        tokio::spawn(async move {
+        let task = tokio::spawn(async move {
             if let Err(error) = serve(socket, &blobs, &own, &kept, requests).await {
                 tracing::debug!(%error, "the submits of a lease ended");
                 ended();
@@ -170,7 +173,14 @@ impl Jobs {
         });
         let places = Arc::new(Semaphore::new(WAITING));
         let (inputs, images) = (MemoryBudget::new(WAITING_BYTES), MemoryBudget::new(IMAGE_BYTES));
-        Arc::new(Self { queue, places, inputs, images, meter, answers })
+        let task = task.abort_handle();
+        Arc::new(Self { queue, places, inputs, images, meter, answers, task })
+    }
+
+    /// Ends the queue, when its worker is killed. Submits without an answer get none. The task may wait for a worker that
+    /// takes no bytes, and whose end it does not notice, because someone else has the other end of the socket.
+    pub(super) fn end(&self) {
+        self.task.abort();
     }
 
     /// Waits for the answer of an earlier submit with this id. `None` if there is none: the submit has to run. The future
@@ -496,6 +506,24 @@ mod tests {
         drop(worker);
         assert!(first.await.unwrap().is_none());
         assert!(second.await.is_none());
+    }
+
+    #[tokio::test]
+    async fn end_of_the_queue_ends_a_submit_that_nobody_takes() {
+        let (jobs, mut worker) = start();
+        // More than the socket takes.
+        let input = Bytes::from(vec![0; 16 << 20]);
+        let place = jobs.reserve(input.len() as u64, Bytes::new()).unwrap();
+        let job = Submit { input_bytes: input.len() as u64, ..submit(None, 0) };
+        let own = jobs.clone();
+        let first = tokio::spawn(async move { own.run(job, input, place).await });
+        let second = run(&jobs, submit(None, 0));
+        assert_eq!(read_frame(&mut worker).await.unwrap().0, Submit::OPCODE);
+        jobs.end();
+        let ends = async { (first.await.unwrap(), second.await.unwrap()) };
+        let ends = tokio::time::timeout(Duration::from_secs(30), ends).await;
+        assert!(matches!(ends.expect("the submits wait"), (None, None)));
+        worker.read_to_end(&mut Vec::new()).await.unwrap();
     }
 
     /// A worker that never has an image. Returns when its socket ends.

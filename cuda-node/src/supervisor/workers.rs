@@ -503,6 +503,8 @@ impl WorkerHandle {
     /// Kills the worker, and waits until it has exited. Returns whether its memory is free. Calls `is_ending` again and
     /// again while the kernel works on the end of the worker, which runs no code any more.
     pub(super) async fn kill(self, is_ending: impl Fn()) -> bool {
+        // Before the wait: descriptors that the worker has put into their queues would keep its memory.
+        drop((self.lanes, self.jobs));
         self.body.end(is_ending).await
     }
 }
@@ -589,5 +591,41 @@ impl WorkerMemory {
                 false
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use cuda_cpu::CpuProvider;
+
+    use super::*;
+
+    /// The queues of the sockets may have descriptors that keep the memory of the worker.
+    #[tokio::test]
+    async fn killed_worker_waits_for_no_socket_that_nobody_has_taken() {
+        let (SupervisorEnds { commands, bulk, jobs }, worker) = process::pair().unwrap();
+        let (end, ended) = oneshot::channel();
+        // It ends when the supervisor has closed all sockets.
+        thread::spawn(move || {
+            for mut socket in [worker.commands, worker.bulk, worker.jobs] {
+                socket.read_to_end(&mut Vec::new()).unwrap();
+            }
+            _ = end.send(Ok(()));
+        });
+        // Others than those of the worker, which their end would shut down.
+        let sockets = [(); 3].map(|()| UnixStream::pair().unwrap().0);
+        let worker = WorkerHandle {
+            device: CpuProvider::default().devices().unwrap().remove(0),
+            features: 0,
+            sandbox: None,
+            lanes: Some((commands, bulk)),
+            jobs: Some(jobs),
+            has_lease: true,
+            body: Body::Threads(Threads { sockets, ended }),
+        };
+        let killed = tokio::time::timeout(Duration::from_secs(30), worker.kill(|| ())).await;
+        assert!(killed.expect("the sockets are open"));
     }
 }

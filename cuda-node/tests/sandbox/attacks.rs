@@ -3,10 +3,11 @@
 use std::{
     collections::BTreeMap,
     fs,
-    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    io::{self, BufRead as _, BufReader, IoSlice, Read as _, Write as _},
+    mem::MaybeUninit,
     net::TcpStream,
     os::{
-        fd::AsRawFd as _,
+        fd::{AsFd as _, AsRawFd as _},
         linux::net::SocketAddrExt as _,
         unix::{
             fs::FileExt as _,
@@ -18,8 +19,11 @@ use std::{
     ptr,
 };
 
-use cuda_node::process::{Confinement, SandboxReport, WorkerEnds, die_with_supervisor};
+use cuda_node::process::{
+    COMMANDS_DESCRIPTOR, Confinement, SandboxReport, WorkerEnds, die_with_supervisor,
+};
 use rustix::{
+    fs::FlockOperation,
     mount::{MountFlags, UnmountFlags},
     process::{DumpableBehavior, Pid, Signal},
     thread::UnshareFlags,
@@ -150,6 +154,8 @@ fn attack_all(targets: &Targets) -> Vec<(&'static str, io::Result<()>)> {
         ("send_datagram", send_datagram(&targets.datagram_socket)),
         ("send_datagram_of_pair", send_datagram_of_pair(&targets.datagram_socket)),
         ("send_datagram_of_raw_socket", send_datagram_of_raw_socket(&targets.datagram_socket)),
+        ("send_descriptor", send_descriptor()),
+        ("send_many_messages", call(libc::SYS_sendmmsg, [COMMANDS_DESCRIPTOR.into(), 0, 0, 0, 0])),
         ("open_other_device", fs::File::open(&targets.other_device).map(drop)),
         ("connect_to_operator_socket", UnixStream::connect(&targets.operator_socket).map(drop)),
         ("connect_to_abstract_socket", {
@@ -164,6 +170,7 @@ fn attack_all(targets: &Targets) -> Vec<(&'static str, io::Result<()>)> {
             let path = targets.own_cache.join("..").join(targets.other_cache.file_name().unwrap());
             fs::read(path.join("kernel")).map(drop)
         }),
+        ("lock_cgroups", lock_cgroups()),
         ("create_temporary_file", fs::write(&targets.temporary, "")),
         ("create_file_at_home", fs::write(&targets.home, "")),
         ("run_program", run_program()),
@@ -275,6 +282,24 @@ fn send_datagram_of_raw_socket(socket: &Path) -> io::Result<()> {
     use rustix::net::{AddressFamily, SocketType};
     let raw = rustix::net::socket(AddressFamily::UNIX, SocketType::RAW, None)?;
     UnixDatagram::from(raw).send_to(b"READY=0", socket).map(drop)
+}
+
+/// Puts a descriptor into the queue of a socket, where it outlives its process. The queues to the supervisor take it too.
+fn send_descriptor() -> io::Result<()> {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    let (socket, _other) = UnixStream::pair()?;
+    let descriptors = [socket.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut message = SendAncillaryBuffer::new(&mut space);
+    assert!(message.push(SendAncillaryMessage::ScmRights(&descriptors)));
+    let sent = sendmsg(&socket, &[IoSlice::new(b"!")], &mut message, SendFlags::empty());
+    Ok(sent.map(drop)?)
+}
+
+/// Locks the folder of the cgroups, as a supervisor locks those of its workers while it lives.
+fn lock_cgroups() -> io::Result<()> {
+    let folder = fs::File::open("/sys/fs/cgroup")?;
+    Ok(rustix::fs::flock(&folder, FlockOperation::NonBlockingLockShared)?)
 }
 
 fn limit(process: u32) -> io::Result<()> {

@@ -30,7 +30,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const USER: u32 = 64_321;
 
 /// The attacks that succeed on every machine if there is no sandbox.
-const CERTAIN: [&str; 28] = [
+const CERTAIN: [&str; 31] = [
     "become_root",
     "connect_to_abstract_socket",
     "connect_to_network",
@@ -49,8 +49,11 @@ const CERTAIN: [&str; 28] = [
     "send_datagram",
     "send_datagram_of_pair",
     "send_datagram_of_raw_socket",
+    "send_descriptor",
+    "send_many_messages",
     "signal_supervisor_by_descriptor",
     "list_descriptors_of_supervisor",
+    "lock_cgroups",
     "read_environment_of_supervisor",
     "read_key",
     "root:read_key",
@@ -66,12 +69,15 @@ const TRACING: [&str; 3] =
     ["copy_memory_of_supervisor", "read_memory_of_supervisor", "trace_supervisor"];
 
 /// Attempts that only the filter of system calls refuses. In these tests they reach nothing outside of the sandbox: they
-/// change the namespaces of the worker, use parts of the kernel, wait for disks, or need a terminal.
-const FILTERED: [&str; 12] = [
+/// change the namespaces of the worker, use parts of the kernel, wait for disks, use sockets of the worker, or need a
+/// terminal.
+const FILTERED: [&str; 14] = [
     "become_root",
     "change_root",
     "daemon",
     "find_descriptors",
+    "send_descriptor",
+    "send_many_messages",
     "type_into_terminal",
     "use_bpf",
     "use_io_uring",
@@ -83,10 +89,11 @@ const FILTERED: [&str; 12] = [
 ];
 
 /// Attacks on what is not protected by files of their own user, but by namespaces or filters.
-const BEYOND_USER: [&str; 7] = [
+const BEYOND_USER: [&str; 8] = [
     "connect_to_abstract_socket",
     "connect_to_network",
     "create_temporary_file",
+    "lock_cgroups",
     "open_other_device",
     "send_datagram",
     "send_datagram_of_pair",
@@ -122,6 +129,7 @@ pub fn all() -> Vec<Trial> {
         attacks_succeed_without_a_sandbox,
         attacks_of_a_users_worker_are_refused,
         attacks_under_a_root_of_a_namespace_are_refused,
+        attacks_without_landlock_are_refused,
         attacks_without_namespaces_are_refused,
         attacks_without_a_filter_of_system_calls_reach_nothing,
         required_sandbox_is_an_error_without_namespaces,
@@ -169,6 +177,12 @@ fn attacks_under_a_root_of_a_namespace_are_refused() {
     let findings = attack(as_user(supervisor));
     // User 0 of this namespace is the user of the supervisor.
     assert_refused(&findings, &["become_user_0"]);
+    assert_eq!(missing(&findings), []);
+}
+
+fn attacks_without_landlock_are_refused() {
+    let findings = attack(user(&[WITHOUT_LANDLOCK]));
+    assert_refused(&findings, &[]);
     assert_eq!(missing(&findings), []);
 }
 

@@ -78,6 +78,10 @@ const REFUSED: &[i64] = &[
     libc::SYS_pidfd_getfd,
     libc::SYS_pidfd_send_signal,
     libc::SYS_tkill,
+    // They put descriptors into the queues of its sockets. Such a descriptor keeps what it refers to until the
+    // supervisor reads it, also after the end of the worker: memory, also of the GPU, and the worker's ends of sockets.
+    libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
     // Communication other than with its descriptors.
     libc::SYS_connect,
     libc::SYS_accept,

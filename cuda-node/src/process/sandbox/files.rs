@@ -1,4 +1,4 @@
-//! The files of a worker: libraries, GPUs, `/proc`, `/sys` and its cache.
+//! The files of a worker: libraries, GPUs, `/proc`, `/sys` without cgroups, and its cache.
 //!
 //! [`View`] lists them once. [`View::become_root`] builds a root folder of them in a mount namespace, and
 //! [`View::restrict`] makes Landlock refuse all others. Either one suffices to keep the worker from the files of its
@@ -48,6 +48,10 @@ const LIBRARIES: [&str; 16] = [
     "/etc/nvidia",
     "/etc/vulkan",
 ];
+
+/// The folder of `/sys` that a worker does not see. It has the cgroups: a worker that locks the folder of its own one would
+/// pass for one whose node lives, and the next node would not end it.
+const HIDDEN: &str = "/sys/fs";
 
 /// Devices that libraries open.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
@@ -168,7 +172,7 @@ impl View {
         Ok(rustix::mount::mount_remount("/", flags, "")?)
     }
 
-    /// Attaches the trees and creates the links in the new root.
+    /// Attaches the trees and creates the links in the new root. Hides [`HIDDEN`].
     fn build(&self, stage: &Path, trees: Vec<Tree>) -> io::Result<()> {
         for tree in trees {
             let target = in_stage(stage, &tree.path)?;
@@ -183,6 +187,12 @@ impl View {
         }
         for (path, target) in &self.links {
             symlink(target, in_stage(stage, path)?)?;
+        }
+        let hidden = in_stage(stage, Path::new(HIDDEN))?;
+        if hidden.is_dir() {
+            let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+            let (flags, options) = (flags | MountFlags::RDONLY, c"mode=555,size=4k,nr_inodes=2");
+            rustix::mount::mount("tmpfs", &hidden, "tmpfs", flags, options)?;
         }
         Ok(())
     }
@@ -208,13 +218,15 @@ impl View {
         // The driver opens files to write with `fopen`, which truncates them.
         let write = AccessFs::WriteFile | AccessFs::Truncate;
         let device: BitFlags<AccessFs> = read | write | AccessFs::IoctlDev;
+        // A rule holds for all that is beneath its folder.
+        let sys = entries("/sys", "").into_iter().filter(|path| path != Path::new(HIDDEN));
         let status = Ruleset::default()
             .handle_access(all)?
             .handle_access(AccessNet::from_all(LANDLOCK))?
             .scope(Scope::from_all(LANDLOCK))?
             .create()?
             .add_rules(path_beneath_rules(&self.readable, read))?
-            .add_rules(path_beneath_rules(["/proc", "/sys"], read))?
+            .add_rules(path_beneath_rules(sys.chain(["/proc".into()]), read))?
             // Names of threads, for example.
             .add_rules(path_beneath_rules(["/proc/self"], read | write))?
             .add_rules(path_beneath_rules(&self.devices, device))?

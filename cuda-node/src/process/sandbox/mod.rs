@@ -389,7 +389,8 @@ pub enum Part {
     Devices,
     /// Its memory is unreadable for other processes of its user.
     Memory,
-    /// A filter of system calls: no new processes, no signals to others, no connections, nothing for administrators.
+    /// A filter of system calls: no new processes, no signals to others, no connections, no descriptors to others, nothing
+    /// for administrators.
     SystemCalls,
     /// A hard limit of its host memory: by a cgroup, or by `RLIMIT_DATA` if the worker has no GPU.
     HostMemory,

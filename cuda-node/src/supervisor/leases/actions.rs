@@ -144,6 +144,9 @@ impl Leases {
         if let Some(session) = &entry.session {
             session.end(end_of(lease, entry.cause.as_ref(), &address));
         }
+        if let Some(jobs) = &entry.jobs {
+            jobs.end();
+        }
         let (worker, session, leases) = (entry.worker.take(), entry.session.take(), self.clone());
         // The task that starts the worker kills it, and reports when it has exited: until then it uses memory of the
         // device.
