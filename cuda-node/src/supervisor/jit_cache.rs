@@ -285,7 +285,8 @@ mod tests {
         let mut hostile = cache.for_worker().unwrap();
         hostile.assign(&tenant("a")).unwrap();
         fs::remove_dir(hostile.path()).unwrap();
-        std::os::unix::fs::symlink("/", hostile.path()).unwrap();
+        let foreign = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink(foreign.path(), hostile.path()).unwrap();
         drop(hostile);
         let mut next = cache.for_worker().unwrap();
         next.assign(&tenant("a")).unwrap();

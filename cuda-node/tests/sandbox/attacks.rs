@@ -155,6 +155,7 @@ fn attack_all(targets: &Targets) -> Vec<(&'static str, io::Result<()>)> {
         ("send_datagram_of_pair", send_datagram_of_pair(&targets.datagram_socket)),
         ("send_datagram_of_raw_socket", send_datagram_of_raw_socket(&targets.datagram_socket)),
         ("send_descriptor", send_descriptor()),
+        ("look_at_much_memory", look_at_much_memory()),
         ("send_many_messages", call(libc::SYS_sendmmsg, [COMMANDS_DESCRIPTOR.into(), 0, 0, 0, 0])),
         ("open_other_device", fs::File::open(&targets.other_device).map(drop)),
         ("connect_to_operator_socket", UnixStream::connect(&targets.operator_socket).map(drop)),
@@ -294,6 +295,19 @@ fn send_descriptor() -> io::Result<()> {
     assert!(message.push(SendAncillaryMessage::ScmRights(&descriptors)));
     let sent = sendmsg(&socket, &[IoSlice::new(b"!")], &mut message, SendFlags::empty());
     Ok(sent.map(drop)?)
+}
+
+/// Asks whether much memory is present. No signal ends the call.
+fn look_at_much_memory() -> io::Result<()> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let length = 2 << 30;
+    let mut pages = vec![0_u8; length >> 12];
+    // SAFETY: a new mapping, and one byte for each of its pages.
+    let looked = unsafe {
+        let memory = libc::mmap(ptr::null_mut(), length, libc::PROT_NONE, flags, -1, 0);
+        libc::mincore(memory, length, pages.as_mut_ptr())
+    };
+    if looked == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Locks the folder of the cgroups, as a supervisor locks those of its workers while it lives.

@@ -24,6 +24,9 @@ const F_SETOWN_EX: libc::c_int = 15;
 const FIOSETOWN: u64 = 0x8901;
 const SIOCSPGRP: u64 = 0x8902;
 
+/// The maximum number of bytes of memory that `mincore` looks at. Libraries look at a page, or at a few.
+const MINCORE: u64 = 1 << 30;
+
 /// Calls that are refused with `EPERM`.
 const REFUSED: &[i64] = &[
     // Programs and namespaces.
@@ -191,6 +194,9 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
     for request in [libc::TIOCSTI, libc::TIOCLINUX] {
         refuse_if(libc::SYS_ioctl, &[(1, SeccompCmpOp::Eq, request)])?;
     }
+    // No signal ends a call on much memory, and some kernels run nothing else on its processor meanwhile.
+    let is_long = SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Gt, MINCORE)?;
+    refused.insert(libc::SYS_mincore, vec![SeccompRule::new(vec![is_long])?]);
     let processor = TargetArch::try_from(std::env::consts::ARCH)?;
     let error = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(refused, SeccompAction::Allow, error, processor)?;
