@@ -315,8 +315,7 @@ fn repeated_submits_that_wait_for_the_first_one_occupy_bounded_memory() {
         let image = Bytes::from_static(include_bytes!("../../../kernels/faults.ptx"));
         let first =
             Submit { hash: *blake3::hash(&image).as_bytes(), image: Some(image), ..submit.clone() };
-        wait_until("the worker of the start has ended", || node.workers().len() == 1);
-        let worker = node.workers()[0];
+        let worker = node.wait_for_workers(1)[0];
         let before = processor_time(worker);
         let mut stream = Stream::open(&client.connection).await;
         stream.frame(Submit::OPCODE, 0, 0, |out| first.encode(out)).await;

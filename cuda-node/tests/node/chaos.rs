@@ -185,7 +185,7 @@ fn client_of_another_process() {
 fn worker_is_killed_after_each_step() {
     let node = Node::start(&["--spares", "0"]);
     let neighbor = node.lease().acquire_blocking().unwrap();
-    let others = node.workers();
+    let others = node.wait_for_workers(1);
     for steps in 0..=SCRIPT.len() {
         let mut script = Script::acquire(node.lease()).unwrap();
         SCRIPT[..steps].iter().for_each(|step| step(&mut script).unwrap());

@@ -50,7 +50,7 @@ fn upload_whose_lease_ends_gets_the_end_as_its_answer() {
 fn killed_worker_ends_its_lease_and_no_other() {
     let node = Node::start(&["--spares", "0"]);
     let neighbor = node.lease().acquire_blocking().unwrap();
-    let others = node.workers();
+    let others = node.wait_for_workers(1);
     let lease = node.lease().acquire_blocking().unwrap();
     let kernels = Kernels::new(&lease).unwrap();
     let worker = *node.workers().iter().find(|pid| !others.contains(pid)).unwrap();

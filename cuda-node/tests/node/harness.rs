@@ -158,6 +158,17 @@ impl Node {
         children(self.child.id())
     }
 
+    /// Waits until there are `count` workers, and returns their process ids. The first worker of a node without spare ones
+    /// may end after the first lease has its own.
+    pub fn wait_for_workers(&self, count: usize) -> Vec<u32> {
+        let mut workers = Vec::new();
+        wait_until("the workers of the leases are the only ones", || {
+            workers = self.workers();
+            workers.len() == count
+        });
+        workers
+    }
+
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

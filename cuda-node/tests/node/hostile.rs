@@ -26,6 +26,7 @@ pub fn attack(attack: impl AsyncFnOnce(&Node)) {
     // A spare worker that starts meanwhile would count as memory.
     let node = Node::start(&["--spares", "0"]);
     let neighbor: Lease = node.lease().acquire_blocking().unwrap();
+    node.wait_for_workers(1);
     block_on(attack(&node));
     check(&neighbor);
     check(&node.lease().acquire_blocking().unwrap());

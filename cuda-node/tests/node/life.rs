@@ -15,7 +15,7 @@ fn lease_has_a_worker_of_its_own_until_it_is_dropped() {
     let node = Node::start(&["--spares", "0"]);
     let (one, two) =
         (node.lease().acquire_blocking().unwrap(), node.lease().acquire_blocking().unwrap());
-    assert_eq!(node.workers().len(), 2);
+    node.wait_for_workers(2);
     check(&one);
     check(&two);
     let device = one.device().clone();

@@ -94,7 +94,7 @@ fn lease_whose_worker_died_meanwhile_ends() {
     let (_folder, mut node) = node(&["--spares", "0"]);
     let lease = node.lease().acquire_blocking().unwrap();
     check(&lease);
-    let workers = node.workers();
+    let workers = node.wait_for_workers(1);
     node.end(Signal::KILL);
     for worker in workers {
         let pid = rustix::process::Pid::from_raw(worker as i32).unwrap();

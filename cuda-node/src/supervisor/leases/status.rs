@@ -152,8 +152,9 @@ impl State {
             tenants[of].memory += lease.quota;
             let (backlog, bytes) =
                 self.entries.get(&lease.id).map_or((0, 0), |entry| entry.meter.backlog());
-            tenants[of].backlog += backlog;
-            tenants[of].backlog_bytes += bytes;
+            // The numbers of a hostile worker.
+            tenants[of].backlog = tenants[of].backlog.saturating_add(backlog);
+            tenants[of].backlog_bytes = tenants[of].backlog_bytes.saturating_add(bytes);
         }
         tenants
     }

@@ -636,6 +636,19 @@ async fn end_that_a_preemption_announces_is_written() {
     assert!(leases.change(is_active), "the notice period is over");
 }
 
+/// A hostile worker may report any numbers.
+#[tokio::test]
+async fn largest_backlogs_of_a_tenant_have_a_sum() {
+    let leases = leases(table(), None);
+    let alice = client("alice");
+    for _ in 0..2 {
+        let lease = active(&leases, &alice);
+        leases.change(|state, _| state.entries[&lease].meter.set_backlog(u64::MAX, u64::MAX));
+    }
+    let tenants = leases.snapshot().tenants;
+    assert_eq!((tenants[0].backlog, tenants[0].backlog_bytes), (u64::MAX, u64::MAX));
+}
+
 /// The answer says what has happened, although the disk does not have it.
 #[tokio::test]
 async fn end_that_cannot_be_written_is_reported() {
