@@ -3,12 +3,13 @@
 //! The process that a user starts is the supervisor. It starts itself again as `cuda-node worker` for every lease.
 
 use std::{
+    io::{Write, stdout},
     net::SocketAddr,
     ops::RangeInclusive,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
-    thread::available_parallelism,
+    thread::{self, available_parallelism},
     time::Duration,
 };
 
@@ -235,26 +236,34 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints lines to stdout. A failure is logged: `println!` would panic, and end the leases of the node.
+fn print(lines: &str) {
+    let mut stdout = stdout().lock();
+    if let Err(error) = writeln!(stdout, "{lines}").and_then(|()| stdout.flush()) {
+        tracing::warn!(%error, lines, "stdout cannot be written");
+    }
+}
+
 fn revoke(lease: u64, reason: String, notice_secs: u32, socket: &Path) -> Result<()> {
     OperatorCommand::Revoke { lease, reason, notice_secs }.send(socket)?;
     match notice_secs {
-        0 => println!("lease {lease} is revoked"),
-        secs => println!("lease {lease} is revoked, and ends in {secs} s"),
+        0 => print(&format!("lease {lease} is revoked")),
+        secs => print(&format!("lease {lease} is revoked, and ends in {secs} s")),
     }
     Ok(())
 }
 
 fn reload(socket: &Path) -> Result<()> {
     OperatorCommand::Reload {}.send(socket)?;
-    println!("certificates and quotas were read again");
+    print("certificates and quotas were read again");
     Ok(())
 }
 
 fn unfence(device: String, socket: &Path) -> Result<()> {
     let was_fenced = OperatorCommand::Unfence { device: device.clone() }.send(socket)?;
     match was_fenced {
-        true => println!("device {device} is in service"),
-        false => println!("device {device} was not fenced"),
+        true => print(&format!("device {device} is in service")),
+        false => print(&format!("device {device} was not fenced")),
     }
     Ok(())
 }
@@ -327,10 +336,15 @@ fn serve(args: NodeArgs) -> Result<()> {
     options.quotas_file = args.quotas.clone();
     let node = Node::start(options)?;
     let signals = Signals::new(hangups)?;
-    println!("listening on {}", node.address());
+    let mut addresses = format!("listening on {}", node.address());
     if let Some(address) = node.metrics_address() {
-        println!("status on http://{address}/");
+        addresses += &format!("\nstatus on http://{address}/");
     }
+    // A pipe that no process reads must not keep the node from its signals.
+    let printer = thread::Builder::new().name("lease-stdout".into());
+    printer.spawn(move || print(&addresses)).map_err(|error| {
+        Error::host("failed to start the thread that prints the addresses of the node", &error)
+    })?;
     match signals.wait(&node)? {
         End::Interrupt => node.stop(),
         End::Terminate => node.leave(),

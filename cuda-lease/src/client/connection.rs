@@ -44,7 +44,7 @@ use crate::{
 /// The time within which a lost connection is resumed if the user states no other.
 pub(super) const RESUME_WINDOW: Duration = Duration::from_secs(10);
 
-/// The time that a request for a new connection takes at most.
+/// The time that a request for a new connection takes at most, and a handshake with its repetitions.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The time in which a node answers a request for a lease once there is a place for it: it may start a worker.
@@ -215,7 +215,10 @@ pub(super) async fn connect(
     endpoint: &quinn::Endpoint,
     terms: &LeaseTerms,
 ) -> Result<(quinn::Connection, RequestStream), End> {
-    let connection = shake_hands(endpoint, terms).await?;
+    // A peer that sends packets and never completes the handshake keeps it from timing out.
+    let shaken = tokio::time::timeout(CONNECT_TIMEOUT, shake_hands(endpoint, terms)).await;
+    let silent = |_| End::Lost(unanswered("the handshake", CONNECT_TIMEOUT));
+    let connection = shaken.map_err(silent)??;
     let stream = RequestStream::open(&connection).await?;
     if let Some(ends_in) = stream.certificate_ends_in {
         let (certificates, connected) = (terms.certificates.clone(), connection.clone());
@@ -789,6 +792,52 @@ mod tests {
     };
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    /// Answers the first packet of each client with PING frames, one each second, and with nothing else.
+    async fn ping_for_ever(peer: tokio::net::UdpSocket) {
+        let address = peer.local_addr().unwrap();
+        let crypto = ServerTls::insecure().config_for(address).unwrap().0.crypto;
+        let mut packet = [0; 2048];
+        loop {
+            let (_, client) = peer.recv_from(&mut packet).await.unwrap();
+            // The version, and the connection ids of the peer and of the client with their lengths.
+            let version = u32::from_be_bytes(packet[1..5].try_into().unwrap());
+            let (of_peer, rest) = packet[6..].split_at(packet[5].into());
+            let of_client = &rest[..1 + usize::from(rest[0])];
+            let keys = crypto.initial_keys(version, &quinn::ConnectionId::new(of_peer));
+            let keys = keys.unwrap_or_else(|_| panic!("the version is one of QUIC"));
+            for number in 0..60u8 {
+                let mut out = [&[0xc3, 0, 0, 0, 1], of_client, &[1, 7, 0]].concat();
+                let (at, length) = (out.len() + 2, 1200 - out.len() - 2);
+                out.extend((0x4000 | length as u16).to_be_bytes());
+                out.extend([0, 0, 0, number]);
+                let header = out.len();
+                // A PING frame, padding, and the tag.
+                out.push(1);
+                out.resize(1200, 0);
+                keys.packet.local.encrypt(number.into(), &mut out, header);
+                keys.header.local.encrypt(at, &mut out);
+                peer.send_to(&out, client).await.unwrap();
+                tokio::time::sleep(SECOND).await;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn handshake_that_never_completes_ends() {
+        let peer = tokio::net::UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let terms = LeaseBuilder::new(peer.local_addr().unwrap().to_string()).terms().unwrap();
+        let client = endpoint(&terms).unwrap();
+        let connected =
+            async { tokio::time::timeout(4 * CONNECT_TIMEOUT, connect(&client, &terms)).await };
+        let connected = tokio::select! {
+            () = ping_for_ever(peer) => unreachable!("the peer has no end"),
+            connected = connected => connected.expect("the handshake goes on for ever"),
+        };
+        let error = unavailable("peer", connected.err().unwrap());
+        let Error::Unreachable { cause, .. } = error else { panic!("{error}") };
+        assert_eq!(cause, "the node has not answered the handshake within 5 s");
+    }
 
     /// A node that ends at each request, for example because of a fault, would get it for ever.
     #[tokio::test]

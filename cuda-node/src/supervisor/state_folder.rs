@@ -9,6 +9,7 @@
 //! one run of the machine from the next. The key and the ids of leases last longer.
 
 use std::{
+    ffi::OsString,
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
     io::{self, ErrorKind, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
@@ -31,6 +32,12 @@ const INCOMPLETE: &str = "new-";
 
 /// The ids of leases that are reserved at a time.
 const IDS: u64 = 1000;
+
+/// The limit of ids. No node comes near it, and none overflows after it.
+const LAST_ID: u64 = u64::MAX / 2;
+
+/// The file with the id of this run of the machine.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// The state of a node on disk.
 pub(super) struct StateFolder {
@@ -100,7 +107,7 @@ impl StateFolder {
     /// Opens the folder, and creates it if it does not exist.
     ///
     /// # Errors
-    /// The file system fails, another node uses the folder, or another user can open it.
+    /// The file system fails, another node uses the folder, another user can open it, or one of its files is damaged.
     pub(super) fn open(root: &Path) -> io::Result<(Self, LeftState)> {
         let root = std::path::absolute(root)?;
         create_private(&root)?;
@@ -114,8 +121,8 @@ impl StateFolder {
         take_lock(&lock)?;
         let mut folder = Self { root, reserved: 0, _lock: lock };
         folder.remove_incomplete()?;
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-        let is_same_boot = folder.read("boot")?.is_some_and(|of| of == boot.as_bytes());
+        let boot = fs::read_to_string(BOOT_ID).map_err(|error| at(Path::new(BOOT_ID), &error))?;
+        let is_same_boot = folder.boot()?.is_some_and(|of| of == boot.trim());
         let mut left = LeftState::default();
         if is_same_boot {
             left.leases = folder.records("leases")?;
@@ -125,8 +132,9 @@ impl StateFolder {
         } else {
             // The workers of an earlier run of the machine are gone, and so is the memory that they held.
             for stale in ["leases", "ended", "workers", "fenced"] {
-                fs::remove_dir_all(folder.root.join(stale))?;
-                create_private(&folder.root.join(stale))?;
+                let path = folder.root.join(stale);
+                fs::remove_dir_all(&path).map_err(|error| at(&path, &error))?;
+                create_private(&path)?;
             }
             folder.write("boot", boot.as_bytes())?;
         }
@@ -224,17 +232,41 @@ impl StateFolder {
     fn first_id(&self) -> io::Result<u64> {
         let Some(text) = self.read("ids")? else { return Ok(1) };
         let first = String::from_utf8(text).ok().and_then(|text| text.trim().parse().ok());
-        first.ok_or_else(|| {
+        first.filter(|first| *first <= LAST_ID).ok_or_else(|| {
             let path = self.root.join("ids");
-            let message = format!("{} has no number; remove the state folder", path.display());
-            io::Error::new(ErrorKind::InvalidData, message)
+            let message = format!(
+                "{} has no number up to {LAST_ID}; remove the state folder",
+                path.display()
+            );
+            invalid(message)
+        })
+    }
+
+    /// The id of the run of the machine in which the folder was last used. `None` if the folder is new.
+    fn boot(&self) -> io::Result<Option<String>> {
+        let boot = self.read("boot")?;
+        let mut folders = ["leases", "ended", "fenced"].iter().map(|folder| self.names(folder));
+        if boot.is_none()
+            && folders.try_fold(true, |all, names| Ok::<_, io::Error>(all && names?.is_empty()))?
+        {
+            return Ok(None);
+        }
+        let id = boot.and_then(|id| String::from_utf8(id).ok());
+        let id = id.map(|id| id.trim().to_owned()).filter(|id| is_boot_id(id));
+        id.map(Some).ok_or_else(|| {
+            let root = self.root.display();
+            invalid(format!(
+                "{root}/boot does not have the id of a run of the machine, so leases and fences may hold or not; if the \
+                 machine has not started again since the last node ended, run `cp {BOOT_ID} {root}/boot`; otherwise \
+                 remove that file and the folders leases, ended, workers and fenced beside it"
+            ))
         })
     }
 
     /// Removes the files that an earlier node was writing when it was killed.
     fn remove_incomplete(&self) -> io::Result<()> {
         for name in self.names("")?.iter().filter(|name| name.starts_with(INCOMPLETE)) {
-            ignore_absent(fs::remove_file(self.root.join(name)))?;
+            remove_left(&self.root.join(name))?;
         }
         Ok(())
     }
@@ -246,7 +278,7 @@ impl StateFolder {
         for name in self.names("workers")? {
             let socket = self.workers().join(name);
             if !kept.contains(&&socket) {
-                ignore_absent(fs::remove_file(socket))?;
+                remove_left(&socket)?;
             }
         }
         Ok(())
@@ -257,11 +289,11 @@ impl StateFolder {
     }
 
     fn names(&self, folder: &str) -> io::Result<Vec<String>> {
-        let names = fs::read_dir(self.root.join(folder))?.map(|entry| {
-            let name = entry?.file_name();
-            Ok(name.to_string_lossy().into_owned())
-        });
-        names.collect()
+        let path = self.root.join(folder);
+        let read = || fs::read_dir(&path)?.map(|entry| Ok(entry?.file_name())).collect();
+        let names: io::Result<Vec<OsString>> = read();
+        let names = names.map_err(|error| at(&path, &error))?;
+        Ok(names.iter().map(|name| name.to_string_lossy().into_owned()).collect())
     }
 
     /// The records of a folder. Anything else is logged, and stays.
@@ -280,9 +312,10 @@ impl StateFolder {
     }
 
     fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
-        match fs::read(self.root.join(name)) {
+        let path = self.root.join(name);
+        match fs::read(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-            read => read.map(Some),
+            read => read.map(Some).map_err(|error| at(&path, &error)),
         }
     }
 
@@ -299,15 +332,39 @@ impl StateFolder {
 
 /// Reads a record, whose name is the id of its lease.
 fn record(path: &Path, name: &str) -> io::Result<LeaseRecord> {
-    let invalid = |message| io::Error::new(ErrorKind::InvalidData, message);
     if !path.symlink_metadata()?.is_file() {
-        return Err(invalid("it is no file"));
+        return Err(invalid("it is no file".into()));
     }
     let record: LeaseRecord = serde_json::from_slice(&fs::read(path)?)?;
-    match record.lease.id.to_string() == name {
-        true => Ok(record),
-        false => Err(invalid("its name is not the id of its lease")),
+    match record.lease.id {
+        id if id.to_string() != name => Err(invalid("its name is not the id of its lease".into())),
+        id if id > LAST_ID => Err(invalid(format!("the id of its lease is above {LAST_ID}"))),
+        _ => Ok(record),
     }
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, message)
+}
+
+/// An error that names the file or the folder.
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Whether the text has the form of a boot id: a UUID.
+fn is_boot_id(text: &str) -> bool {
+    let lengths = text.split('-').map(str::len);
+    lengths.eq([8, 4, 4, 4, 12])
+        && text.bytes().all(|byte| byte == b'-' || byte.is_ascii_hexdigit())
+}
+
+/// Removes a file of an earlier node. A folder is not of a node, and stays.
+fn remove_left(path: &Path) -> io::Result<()> {
+    if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        return Ok(());
+    }
+    ignore_absent(fs::remove_file(path)).map_err(|error| at(path, &error))
 }
 
 /// Takes the lock of a folder. The node before this one may have been killed while it launched a worker: then its child
@@ -357,6 +414,63 @@ fn check_private(folder: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    const OTHER_BOOT: &str = "01234567-89ab-4cde-8f01-23456789abcd\n";
+
+    /// The error of a folder that cannot be used.
+    fn error_of(root: &Path) -> String {
+        StateFolder::open(root).err().expect("the folder is used").to_string()
+    }
+
+    #[test]
+    fn damaged_boot_id_is_refused_and_nothing_is_lost() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("state");
+        let (state, _) = StateFolder::open(&root).unwrap();
+        state.set_fenced("cuda:0", true).unwrap();
+        drop(state);
+        let boot = root.join("boot");
+        for damaged in ["", "another", &OTHER_BOOT[1..], &OTHER_BOOT.replace('8', "g")] {
+            fs::write(&boot, damaged).unwrap();
+            let error = error_of(&root);
+            assert!(
+                error.contains(&*boot.to_string_lossy()) && error.contains("run `cp"),
+                "{error}"
+            );
+        }
+        fs::remove_file(&boot).unwrap();
+        assert!(error_of(&root).contains("run `cp"));
+        // As the error says.
+        fs::copy(BOOT_ID, &boot).unwrap();
+        assert_eq!(StateFolder::open(&root).unwrap().1.fenced, ["cuda:0"]);
+    }
+
+    #[test]
+    fn ids_near_the_end_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("state");
+        drop(StateFolder::open(&root).unwrap());
+        for ids in ["", "-1", "18446744073709551615", "18446744073709551616"] {
+            fs::write(root.join("ids"), ids).unwrap();
+            let error = error_of(&root);
+            assert!(error.contains("ids has no number"), "{ids}: {error}");
+        }
+    }
+
+    #[test]
+    fn foreign_files_and_folders_stay_or_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("state");
+        drop(StateFolder::open(&root).unwrap());
+        for foreign in ["new-x", "workers/x", "leases/x"] {
+            fs::create_dir(root.join(foreign)).unwrap();
+        }
+        drop(StateFolder::open(&root).unwrap());
+        assert!(root.join("new-x").exists());
+        fs::create_dir(root.join("ids")).unwrap();
+        let error = error_of(&root);
+        assert!(error.contains("state/ids"), "{error}");
+    }
+
     #[test]
     fn key_and_ids_last() {
         let folder = tempfile::tempdir().unwrap();
@@ -383,7 +497,7 @@ mod tests {
         assert!(!root.join("new-aBcDeF").exists());
         assert_eq!(root.join("token.key").metadata().unwrap().mode() & 0o777, 0o600);
         // After a start of the machine, nothing is left but the key and the ids.
-        fs::write(root.join("boot"), "another").unwrap();
+        fs::write(root.join("boot"), OTHER_BOOT).unwrap();
         drop(state);
         let (state, left) = StateFolder::open(&root).unwrap();
         assert!(left.fenced.is_empty());

@@ -2,6 +2,7 @@
 
 use std::{
     net::UdpSocket,
+    process::Stdio,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -183,7 +184,7 @@ fn reload_during_the_start_does_not_end_the_node() {
     let path = folder.path().join("state/lock");
     let lock = std::fs::File::open(&path).unwrap();
     lock.lock().unwrap();
-    let mut child = node.begin_to_start();
+    let mut child = node.begin_to_start(Stdio::null());
     let waits = || {
         let descriptors = std::fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap().flatten();
         let mut files = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
@@ -220,7 +221,7 @@ fn nodes_that_are_killed_while_they_start_lose_nothing() {
     leases.iter().for_each(check);
     node.end(Signal::KILL);
     for round in 0..25u64 {
-        let mut child = node.begin_to_start();
+        let mut child = node.begin_to_start(Stdio::null());
         std::thread::sleep(Duration::from_millis(round * 8));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -435,7 +436,7 @@ fn node_that_starts_at_once_takes_over() {
     let leases: Vec<_> = (0..10).map(|_| node.lease().acquire_blocking().unwrap()).collect();
     let pid = rustix::process::Pid::from_raw(node.pid() as i32).unwrap();
     rustix::process::kill_process(pid, Signal::TERM).unwrap();
-    let mut child = node.begin_to_start();
+    let mut child = node.begin_to_start(Stdio::null());
     leases.iter().for_each(check);
     child.kill().unwrap();
     child.wait().unwrap();

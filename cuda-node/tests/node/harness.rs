@@ -99,11 +99,11 @@ impl Node {
     }
 
     /// Begins to start another process with the same arguments on the same address.
-    pub fn begin_to_start(&self) -> Child {
+    pub fn begin_to_start(&self, stdout: impl Into<Stdio>) -> Child {
         Command::new(program())
             .args(["--listen", &self.address, "--device", &device()])
             .args(&self.arguments)
-            .stdout(Stdio::null())
+            .stdout(stdout)
             .spawn()
             .unwrap()
     }

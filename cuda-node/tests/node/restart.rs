@@ -1,10 +1,18 @@
 //! Nodes that are killed or ended, and start again: leases go on.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::{
+    fs::File,
+    io::{PipeReader, PipeWriter, Write, pipe},
+    process::Stdio,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+};
 
 use cuda_async::{LaunchConfig, launch, prelude::*};
 use cuda_lease::Status;
-use rustix::process::{Pid, Resource, Rlimit, prlimit};
+use rustix::{
+    fs::{OFlags, fcntl_setfl},
+    process::{Pid, Resource, Rlimit, kill_process, prlimit},
+};
 use tempfile::TempDir;
 
 use crate::{
@@ -238,4 +246,29 @@ fn node_without_descriptors_refuses_what_it_cannot_write() {
     lease.renew_blocking(60).unwrap();
     node.restart(Signal::KILL);
     check(&lease);
+}
+
+/// A pipe that is full, and its reader.
+fn full_pipe() -> (PipeWriter, PipeReader) {
+    let (reader, mut writer) = pipe().unwrap();
+    fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
+    while writer.write(&[b'\n'; 512]).is_ok() {}
+    fcntl_setfl(&writer, OFlags::empty()).unwrap();
+    (writer, reader)
+}
+
+#[test]
+fn node_whose_stdout_cannot_be_written_goes_on() {
+    let (_folder, mut node) = node(&[]);
+    let lease = node.lease().acquire_blocking().unwrap();
+    node.end(Signal::KILL);
+    let (pipe, _reader) = full_pipe();
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    for stdout in [Stdio::from(full), pipe.into()] {
+        let mut next = node.begin_to_start(stdout);
+        check(&lease);
+        kill_process(Pid::from_child(&next), Signal::TERM).unwrap();
+        wait_until("the node ends", || next.try_wait().unwrap().is_some());
+        assert!(next.wait().unwrap().success());
+    }
 }
