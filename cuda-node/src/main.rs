@@ -130,7 +130,7 @@ struct NodeArgs {
     #[arg(long)]
     quotas: Option<PathBuf>,
     /// A file to which one line of JSON is appended for each decision about a lease. While it cannot be written, the
-    /// node grants no lease.
+    /// node grants no lease. SIGHUP and `cuda-node reload` open it again, so rename it first to begin a new one.
     #[arg(long)]
     audit: Option<PathBuf>,
     /// A folder in which the node keeps its state, so that leases outlive it: after SIGTERM or a crash, workers wait 30

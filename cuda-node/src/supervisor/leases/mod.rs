@@ -825,6 +825,11 @@ impl Leases {
         self.state.lock().table.leases().count()
     }
 
+    /// The audit log.
+    pub(super) fn audit(&self) -> &Audit {
+        &self.audit
+    }
+
     /// The metrics of the node.
     pub(super) fn metrics(&self) -> &Arc<NodeMetrics> {
         &self.metrics
