@@ -130,7 +130,7 @@ struct NodeArgs {
     #[arg(long)]
     quotas: Option<PathBuf>,
     /// A file to which one line of JSON is appended for each decision about a lease. While it cannot be written, the
-    /// node grants no lease.
+    /// node grants no lease. SIGHUP and `cuda-node reload` open it again, so rename it first to begin a new one.
     #[arg(long)]
     audit: Option<PathBuf>,
     /// A folder in which the node keeps its state, so that leases outlive it: after SIGTERM or a crash, workers wait 30
@@ -245,11 +245,17 @@ fn print(lines: &str) {
 }
 
 fn revoke(lease: u64, reason: String, notice_secs: u32, socket: &Path) -> Result<()> {
-    OperatorCommand::Revoke { lease, reason, notice_secs }.send(socket)?;
-    match notice_secs {
-        0 => print(&format!("lease {lease} is revoked")),
-        secs => print(&format!("lease {lease} is revoked, and ends in {secs} s")),
-    }
+    let revoked = OperatorCommand::Revoke { lease, reason, notice_secs }.send(socket)?;
+    let notice = u64::from(notice_secs);
+    // An older node does not tell the end.
+    let ends_in = revoked.ends_in.map_or(notice, |end| end.as_millis().div_ceil(1000) as u64);
+    print(&match ends_in {
+        0 => format!("lease {lease} is revoked"),
+        secs if secs < notice => format!(
+            "lease {lease} ends in {secs} s, before the notice period of {notice} s is over: it expires, or an earlier end was announced"
+        ),
+        secs => format!("lease {lease} is revoked, and ends in {secs} s"),
+    });
     Ok(())
 }
 
@@ -260,8 +266,8 @@ fn reload(socket: &Path) -> Result<()> {
 }
 
 fn unfence(device: String, socket: &Path) -> Result<()> {
-    let was_fenced = OperatorCommand::Unfence { device: device.clone() }.send(socket)?;
-    match was_fenced {
+    let unfenced = OperatorCommand::Unfence { device: device.clone() }.send(socket)?;
+    match unfenced.has_effect {
         true => print(&format!("device {device} is in service")),
         false => print(&format!("device {device} was not fenced")),
     }

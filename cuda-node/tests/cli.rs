@@ -128,6 +128,19 @@ fn operator_reads_what_a_command_did() {
         run(&format!("revoke {lease} --notice-secs 60 --socket op"), folder);
     assert_eq!((status, &*stderr), (Some(0), ""));
     assert_eq!(stdout, format!("lease {lease} is revoked, and ends in 60 s\n"));
+    // An earlier end holds, whatever a later notice says.
+    let again =
+        |lease, secs| run(&format!("revoke {lease} --notice-secs {secs} --socket op"), folder).1;
+    let (notice, seconds) = ("before the notice period of 999999 s is over", |line: &str| {
+        line.split_once(" ends in ").unwrap().1.split(' ').next().unwrap().parse::<u64>().unwrap()
+    });
+    let stdout = again(lease, 999_999);
+    assert!(stdout.contains(notice) && seconds(&stdout) <= 60, "{stdout}");
+    // So does the time at which a lease expires.
+    let request = LeaseBuilder::new(&node.address).lease_secs(50);
+    let expires = node.client().allocate(&request).unwrap().id;
+    let stdout = again(expires, 999_999);
+    assert!(stdout.contains(notice) && seconds(&stdout) <= 50, "{stdout}");
     // The end is announced.
     let leases = node.client().leases().unwrap();
     assert!(leases[0].ending, "{leases:?}");

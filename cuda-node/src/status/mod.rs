@@ -34,16 +34,16 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use bytes::Bytes;
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use parking_lot::Mutex;
 use tokio::{
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
-    task::JoinSet,
+    sync::Mutex,
+    task::{AbortHandle, JoinSet},
 };
 
 use crate::metrics::{self, Snapshot, open_metrics};
@@ -54,7 +54,7 @@ const MAX_AGE: Duration = Duration::from_millis(100);
 /// The page may load its own script, style and data, and nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// The maximum number of connections. Later ones wait.
+/// The maximum number of connections. A later one takes the place of the one whose last request is the longest ago.
 const CONNECTIONS: usize = 64;
 
 /// The time within which a client sends a request.
@@ -69,23 +69,64 @@ const LAST_REPLY: Duration = Duration::from_secs(5);
 /// The pause after an error of the listener, which may be a lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Makes snapshots, and keeps the latest for a short time.
+/// Makes snapshots, and keeps the latest with its texts for a short time.
 struct Source {
     snapshot: Box<dyn Fn() -> Snapshot + Send + Sync>,
-    latest: Mutex<Option<(Instant, Snapshot)>>,
+    latest: Arc<Mutex<Latest>>,
 }
 
+#[derive(Default)]
+struct Latest {
+    snapshot: Snapshot,
+    /// The time of the last text. `None`: there is no snapshot yet.
+    at: Option<Instant>,
+    metrics: Option<Bytes>,
+    json: Option<Bytes>,
+}
+
+impl Latest {
+    fn is_fresh(&self) -> bool {
+        self.at.is_some_and(|at| at.elapsed() < MAX_AGE)
+    }
+}
+
+/// A text of a snapshot.
+struct Text {
+    of: fn(&mut Latest) -> &mut Option<Bytes>,
+    write: fn(&Snapshot) -> Result<String, Box<dyn std::error::Error + Send + Sync>>,
+}
+
+const METRICS: Text = Text {
+    of: |latest| &mut latest.metrics,
+    write: |snapshot| Ok(open_metrics(snapshot.clone())?),
+};
+
+const JSON: Text =
+    Text { of: |latest| &mut latest.json, write: |snapshot| Ok(serde_json::to_string(snapshot)?) };
+
 impl Source {
-    fn get(&self) -> Snapshot {
-        let mut latest = self.latest.lock();
-        match &*latest {
-            Some((at, snapshot)) if at.elapsed() < MAX_AGE => snapshot.clone(),
-            _ => {
-                let snapshot = (self.snapshot)();
-                *latest = Some((Instant::now(), snapshot.clone()));
-                snapshot
-            }
+    /// Returns a text of a snapshot. The text of many tenants takes a while, so one at a time is written, on a thread
+    /// that blocks no task of the node.
+    async fn text(
+        self: Arc<Self>,
+        text: Text,
+    ) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
+        let mut latest = self.latest.clone().lock_owned().await;
+        if latest.is_fresh()
+            && let Some(written) = (text.of)(&mut latest)
+        {
+            return Ok(written.clone());
         }
+        let write = move || {
+            if !latest.is_fresh() {
+                *latest = Latest { snapshot: (self.snapshot)(), ..Latest::default() };
+            }
+            let written = Bytes::from((text.write)(&latest.snapshot)?);
+            *(text.of)(&mut latest) = Some(written.clone());
+            latest.at.get_or_insert_with(Instant::now);
+            Ok(written)
+        };
+        tokio::task::spawn_blocking(write).await?
     }
 }
 
@@ -105,7 +146,7 @@ pub fn serve(
 ) -> io::Result<impl Future<Output = ()> + Send> {
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
-    let source = Source { snapshot: Box::new(snapshot), latest: Mutex::default() };
+    let source = Source { snapshot: Box::new(snapshot), latest: Arc::default() };
     let page = |kind, text| get(move || async move { reply(kind, text) });
     let routes = Router::new()
         .route("/", page("text/html; charset=utf-8", include_str!("page/index.html")))
@@ -146,16 +187,16 @@ fn check_host(request: &Request, reached: Option<IpAddr>, names: &[String]) -> R
 }
 
 async fn text(State(source): State<Arc<Source>>) -> Response {
-    match open_metrics(source.get()) {
+    match source.text(METRICS).await {
         Ok(text) => reply(metrics::CONTENT_TYPE, text),
-        Err(error) => failed(&error),
+        Err(error) => failed(&*error),
     }
 }
 
 async fn json(State(source): State<Arc<Source>>) -> Response {
-    match serde_json::to_string(&source.get()) {
+    match source.text(JSON).await {
         Ok(text) => reply("application/json", text),
-        Err(error) => failed(&error),
+        Err(error) => failed(&*error),
     }
 }
 
@@ -170,24 +211,39 @@ fn reply(kind: &'static str, body: impl IntoResponse) -> Response {
     (headers, body).into_response()
 }
 
-fn failed(error: &dyn std::error::Error) -> Response {
+fn failed(error: &(dyn std::error::Error + Send + Sync)) -> Response {
     tracing::error!(%error, "the status of the node cannot be written");
     StatusCode::INTERNAL_SERVER_ERROR.into_response()
+}
+
+/// A connection that is served.
+struct Place {
+    /// The time of the last request, or of the begin.
+    used: Arc<parking_lot::Mutex<Instant>>,
+    serving: AbortHandle,
 }
 
 /// Serves connections until the future is dropped, which ends them. Limits on their number and on their time let status
 /// clients leave the node its file descriptors, and let none keep the others out.
 async fn accept(listener: TcpListener, routes: Router, names: Arc<[String]>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut places = Vec::<Place>::new();
     let mut connections = JoinSet::new();
-    // The semaphore is never closed.
-    while let Ok(place) = places.clone().acquire_owned().await {
-        while connections.try_join_next().is_some() {}
+    loop {
         match listener.accept().await {
             Ok((stream, _)) => {
+                while connections.try_join_next().is_some() {}
+                places.retain(|place| !place.serving.is_finished());
+                let oldest = places.iter().min_by_key(|place| *place.used.lock());
+                if let Some(oldest) = oldest.filter(|_| places.len() >= CONNECTIONS) {
+                    oldest.serving.abort();
+                    connections.join_next().await;
+                }
+                let used = Arc::new(parking_lot::Mutex::new(Instant::now()));
                 let (names, reached) = (names.clone(), stream.local_addr().ok());
                 let reached = reached.map(|address| address.ip().to_canonical());
+                let of_requests = used.clone();
                 let check = move |request: Request, next: Next| {
+                    *of_requests.lock() = Instant::now();
                     let checked = check_host(&request, reached, &names);
                     async move {
                         match checked {
@@ -200,10 +256,8 @@ async fn accept(listener: TcpListener, routes: Router, names: Arc<[String]>) {
                     }
                 };
                 let routes = routes.clone().layer(middleware::from_fn(check));
-                connections.spawn(async move {
-                    connection(stream, routes).await;
-                    drop(place);
-                });
+                let serving = connections.spawn(connection(stream, routes));
+                places.push(Place { used, serving });
             }
             Err(error) => {
                 tracing::debug!(%error, "a connection to the status endpoints failed");
@@ -242,6 +296,46 @@ mod tests {
         let mut reply = String::new();
         stream.read_to_string(&mut reply).unwrap();
         reply
+    }
+
+    #[test]
+    fn idle_connections_keep_nobody_out() {
+        let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
+        let _entered = runtime.enter();
+        runtime.spawn(serve(listener, Vec::new(), Snapshot::default).unwrap());
+        let idle = || net::TcpStream::connect(address).unwrap();
+        let mut first = idle();
+        let _others: Vec<_> = (1..3 * CONNECTIONS).map(|_| idle()).collect();
+        let started = Instant::now();
+        assert!(reply_to(address, "/", "Host: localhost\r\n").starts_with("HTTP/1.1 200"));
+        assert!(started.elapsed() < REQUEST, "the request has waited for the ends of others");
+        // It has lost its place.
+        assert!(first.read(&mut [0]).map_or(true, |bytes| bytes == 0));
+    }
+
+    #[tokio::test]
+    async fn text_is_written_once_and_not_by_a_task() {
+        let of_task = std::thread::current().id();
+        let snapshot = move || {
+            assert_ne!(std::thread::current().id(), of_task, "the snapshot is made by a task");
+            Snapshot::default()
+        };
+        let source = Arc::new(Source { snapshot: Box::new(snapshot), latest: Arc::default() });
+        let started = Instant::now();
+        for text in [|| METRICS, || JSON] {
+            // Unless the time of a text is just over.
+            loop {
+                let one = source.clone().text(text()).await.unwrap();
+                let two = source.clone().text(text()).await.unwrap();
+                if one.as_ptr() == two.as_ptr() {
+                    break;
+                }
+                assert!(started.elapsed() < 10 * REQUEST, "each request has a text of its own");
+            }
+        }
     }
 
     #[test]

@@ -4,18 +4,22 @@
 //! The lines that wait are in memory. While too many wait, or the file cannot be written, the node grants no lease, so
 //! no line of a lease is lost, and their number is limited. Refusals and renewals have no limit: then their lines are
 //! dropped, and a line `dropped` tells how many.
+//!
+//! A reload opens the path again, so that a file can be renamed. A file that was removed counts as one that cannot be
+//! written.
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, Write},
+    io::{self, Read, Seek, SeekFrom, Write},
     mem,
-    os::unix::fs::{FileTypeExt, OpenOptionsExt},
+    os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::Arc,
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use cuda_core::{Error, Result};
 use cuda_lease::wire::Status;
 use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
@@ -98,8 +102,39 @@ struct Lines {
     dropped: u64,
     /// Why the last attempt to write failed.
     failure: Option<String>,
+    /// The target that a reload has opened, until the thread takes it.
+    reopened: Option<Target>,
     /// Whether the thread ends once no lines wait, or at the next failure.
     is_closed: bool,
+}
+
+/// The file of a log, or a FIFO, which the thread opens: that blocks until a process reads it.
+#[derive(Debug)]
+pub(super) enum Target {
+    File(File),
+    Fifo,
+}
+
+impl Target {
+    fn open(path: &Path) -> io::Result<Self> {
+        let is_fifo = path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo());
+        if is_fifo { Ok(Self::Fifo) } else { open(path).map(Self::File) }
+    }
+
+    fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<usize> {
+        if let Self::Fifo = self {
+            *self = Self::File(open(path)?);
+        }
+        let Self::File(file) = self else { return Ok(0) };
+        if file.metadata()?.nlink() == 0 {
+            let message = "the file was removed; run `cuda-node reload`, which creates it again";
+            return Err(io::Error::new(io::ErrorKind::NotFound, message));
+        }
+        match file.write(bytes)? {
+            0 => Err(io::ErrorKind::WriteZero.into()),
+            bytes => Ok(bytes),
+        }
+    }
 }
 
 impl Lines {
@@ -118,15 +153,31 @@ impl Audit {
     }
 
     fn with_limit(path: &Path, limit: usize) -> io::Result<Self> {
-        let is_fifo = path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo());
-        // To open a FIFO blocks until a process reads it.
-        let file = if is_fifo { None } else { Some(open(path)?) };
+        let target = Target::open(path)?;
         let (lines, changed, written) = Default::default();
         let log = Arc::new(Log { path: path.to_owned(), limit, lines, changed, written });
         let of_thread = log.clone();
         let thread = thread::Builder::new().name("lease-audit".into());
-        thread.spawn(move || of_thread.write_lines(file))?;
+        thread.spawn(move || of_thread.write_lines(target))?;
         Ok(Self(Some(log)))
+    }
+
+    /// Opens the path again, for [`switch`](Self::switch).
+    ///
+    /// # Errors
+    /// The file cannot be opened. The error names it.
+    pub(super) fn open_again(&self) -> Result<Option<Target>> {
+        let Some(log) = &self.0 else { return Ok(None) };
+        let opened = Target::open(&log.path);
+        opened.map(Some).map_err(|error| open_error(&log.path, &error))
+    }
+
+    /// Writes later lines, and those that wait, to a target that was opened.
+    pub(super) fn switch(&self, target: Option<Target>) {
+        if let (Some(log), Some(target)) = (&self.0, target) {
+            log.lines.lock().reopened = Some(target);
+            log.changed.notify_all();
+        }
     }
 
     /// Adds a line. Never blocks.
@@ -197,37 +248,73 @@ impl Drop for Audit {
     }
 }
 
+/// The error of a log that cannot be opened.
+pub(super) fn open_error(path: &Path, error: &io::Error) -> Error {
+    Error::host(format!("failed to open the audit log {}", path.display()), error)
+}
+
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+    let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
+    // A node that was killed may have left a part of a line.
+    if file.metadata()?.is_file() && has_part_of_line(path).unwrap_or(false) {
+        file.write_all(b"\n")?;
+    }
+    Ok(file)
+}
+
+/// Whether a file has a last line without an end.
+fn has_part_of_line(path: &Path) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    let mut last = [b'\n'];
+    if file.metadata()?.len() > 0 {
+        file.seek(SeekFrom::End(-1))?;
+        file.read_exact(&mut last)?;
+    }
+    Ok(last != [b'\n'])
 }
 
 impl Log {
     /// The thread: writes the lines until the log is closed.
-    fn write_lines(&self, file: Option<File>) {
-        let opened = file.map_or_else(|| self.retry(|| open(&self.path)), Some);
-        let Some(mut file) = opened else { return };
+    fn write_lines(&self, mut target: Target) {
+        // The bytes of earlier lines.
+        let mut earlier = 0;
         while let Some(lines) = self.take() {
-            let mut rest = &lines[..];
-            while !rest.is_empty() {
+            let mut done = 0;
+            self.take_reopened(&mut target);
+            while done < lines.len() {
                 // After a part, the next attempt goes on behind it, so every line is whole.
-                let written = self.retry(|| match file.write(rest)? {
-                    0 => Err(io::ErrorKind::WriteZero.into()),
-                    bytes => Ok(bytes),
+                let written = self.retry(|| {
+                    if self.take_reopened(&mut target) {
+                        // The line begins again in the new file.
+                        done = lines[..done]
+                            .iter()
+                            .rposition(|byte| *byte == b'\n')
+                            .map_or(0, |end| end + 1);
+                    }
+                    target.write(&self.path, &lines[done..])
                 });
                 let Some(bytes) = written else { return };
-                rest = &rest[bytes..];
-                let mut lines = self.lines.lock();
-                lines.taken = rest.len();
-                self.written.send_modify(|written| *written += bytes as u64);
+                done += bytes;
+                let mut waiting = self.lines.lock();
+                waiting.taken = lines.len() - done;
+                self.written.send_modify(|written| *written = earlier + done as u64);
                 self.changed.notify_all();
             }
+            earlier += lines.len() as u64;
         }
     }
 
-    /// Waits for lines. Returns `None` once there are none and the log is closed.
+    /// Replaces the target by one that a reload has opened. Returns whether there was one.
+    fn take_reopened(&self, target: &mut Target) -> bool {
+        let reopened = self.lines.lock().reopened.take();
+        reopened.map(|reopened| *target = reopened).is_some()
+    }
+
+    /// Waits for lines, or for a target that a reload has opened. Returns `None` once there are no lines and the log is
+    /// closed.
     fn take(&self) -> Option<Vec<u8>> {
         let mut lines = self.lines.lock();
-        while lines.waiting.is_empty() {
+        while lines.waiting.is_empty() && lines.reopened.is_none() {
             if lines.is_closed {
                 return None;
             }
@@ -254,7 +341,7 @@ impl Log {
                     lines.failure = Some(error.to_string());
                     self.changed.notify_all();
                     let next = Instant::now() + RETRY;
-                    while !lines.is_closed && Instant::now() < next {
+                    while !lines.is_closed && lines.reopened.is_none() && Instant::now() < next {
                         self.changed.wait_until(&mut lines, next);
                     }
                     if lines.is_closed {
@@ -268,7 +355,7 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
-    use std::{io::Read, os::unix::fs::PermissionsExt};
+    use std::os::unix::fs::PermissionsExt;
 
     use tempfile::TempDir;
 
@@ -332,6 +419,59 @@ mod tests {
         assert_eq!((count("granted"), count("ended"), count("refused")), (granted, 1, 0));
         let dropped = lines.iter().find(|line| line["event"] == "dropped").unwrap();
         assert_eq!(dropped["lines"], 100_000);
+    }
+
+    fn ended(audit: &Audit, lease: u64) {
+        audit.write(&Entry { event: "ended", lease: Some(lease), ..Entry::default() });
+        audit.flush(LONG);
+    }
+
+    fn leases(path: &Path) -> Vec<u64> {
+        text(path).iter().map(|line| line["lease"].as_u64().unwrap()).collect()
+    }
+
+    #[test]
+    fn reload_opens_a_renamed_or_removed_file_again() {
+        let folder = TempDir::new().unwrap();
+        let [path, old] = ["audit", "audit.1"].map(|name| folder.path().join(name));
+        let audit = Audit::append_to(&path).unwrap();
+        ended(&audit, 1);
+        std::fs::rename(&path, &old).unwrap();
+        ended(&audit, 2);
+        audit.switch(audit.open_again().unwrap());
+        ended(&audit, 3);
+        assert_eq!((leases(&old), leases(&path)), (vec![1, 2], vec![3]));
+
+        std::fs::remove_file(&path).unwrap();
+        ended(&audit, 4);
+        let (_, message) = audit.check().unwrap_err();
+        assert!(message.contains("the file was removed"), "{message}");
+        std::fs::create_dir(&path).unwrap();
+        let error = audit.open_again().unwrap_err().to_string();
+        assert!(error.contains(&*path.to_string_lossy()), "{error}");
+        std::fs::remove_dir(&path).unwrap();
+        audit.switch(audit.open_again().unwrap());
+        let started = Instant::now();
+        while audit.check().is_err() {
+            assert!(started.elapsed() < LONG, "the file is not used");
+            thread::sleep(Duration::from_millis(5));
+        }
+        ended(&audit, 5);
+        assert_eq!(leases(&path), [4, 5]);
+    }
+
+    #[test]
+    fn part_of_a_line_is_ended() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("audit");
+        for part in ["", "{\"event\":", "{\"event\":1}\n"] {
+            std::fs::write(&path, part).unwrap();
+            ended(&Audit::append_to(&path).unwrap(), 1);
+            let text = std::fs::read_to_string(&path).unwrap();
+            let lines: Vec<_> = text.lines().collect();
+            assert_eq!(lines.len(), part.lines().count() + 1, "{text}");
+            assert!(lines.last().unwrap().contains("ended"), "{text}");
+        }
     }
 
     #[test]

@@ -29,5 +29,5 @@ mod worker_files;
 mod workers;
 
 pub use jit_cache::JitCache;
-pub use operator::OperatorCommand;
+pub use operator::{OperatorCommand, OperatorReply};
 pub use server::{DeviceOptions, Node, NodeOptions};

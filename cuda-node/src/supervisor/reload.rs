@@ -54,6 +54,7 @@ impl Reload {
         let (read, verifier) =
             read.map_err(|error| Error::setting("the certificates of the node", error))?;
         let quotas = self.quotas.as_deref().map(Quotas::read).transpose()?;
+        let audit = self.leases.audit().open_again()?;
         let mut config = self.config.borrow().clone();
         config.crypto = read.crypto;
         // First the configuration: a handshake that begins now is not verified by the earlier authorities.
@@ -63,6 +64,7 @@ impl Reload {
         if let Some(quotas) = quotas {
             self.leases.set_quotas(quotas);
         }
+        self.leases.audit().switch(audit);
         Ok(())
     }
 }

@@ -24,7 +24,7 @@ use tokio::{
 };
 
 use super::{
-    audit::Audit,
+    audit::{self, Audit},
     connection,
     connection_memory::ConnectionMemory,
     handshakes::{Handshake, Handshakes},
@@ -297,9 +297,9 @@ impl Node {
         let (key, reset) = (TokenKey::from_bytes(key), transport::ResetKey::derive(&key));
         let audit = match &options.audit {
             None => Audit::default(),
-            Some(path) => Audit::append_to(path).map_err(|error| {
-                Error::host(format!("failed to open the audit log {}", path.display()), &error)
-            })?,
+            Some(path) => {
+                Audit::append_to(path).map_err(|error| audit::open_error(path, &error))?
+            }
         };
         let leases = Leases::new(table, key, slots, limits, audit, folder);
         let (mut config, verifier) = options.tls.config_for(options.listen).map_err(invalid)?;
@@ -374,6 +374,7 @@ impl Node {
     }
 
     /// Reads the files of [`NodeOptions::tls`] and [`NodeOptions::quotas_file`] again, and puts all of them into force.
+    /// Opens the file of [`NodeOptions::audit`] again, which may have been renamed.
     /// Leases go on, and so do connections, except those of clients whose certificates are no longer valid: their
     /// authority was removed, or they were revoked.
     ///

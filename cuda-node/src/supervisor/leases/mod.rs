@@ -35,7 +35,9 @@ use super::{
     workers::{WorkerHandle, Workers},
 };
 use crate::{
-    leases::{Cause, LeaseId, LeaseRequest, LeaseTable, Placement, Renewal, RequestId, SlotId},
+    leases::{
+        Action, Cause, LeaseId, LeaseRequest, LeaseTable, Placement, Renewal, RequestId, SlotId,
+    },
     metrics::{Meter, NodeMetrics},
     process::SandboxReport,
     quotas::Quotas,
@@ -93,6 +95,8 @@ struct State {
     /// The clients that wait for a queued request. A client that repeats its request waits beside its first one.
     waiting: FxHashMap<RequestId, Vec<oneshot::Sender<Result<LeaseId, Refusal>>>>,
     blobs: FxHashMap<Tenant, Arc<Blobs>>,
+    /// The times of announced ends.
+    announced: FxHashMap<LeaseId, Duration>,
     /// The serial number of the next token.
     serial: u64,
 }
@@ -139,8 +143,8 @@ impl Leases {
         folder: Option<StateFolder>,
     ) -> Arc<Self> {
         let tenants = Tenants::new(table.quotas().clone());
-        let (entries, waiting, blobs, serial) = Default::default();
-        let state = Mutex::new(State { table, entries, waiting, blobs, serial });
+        let (entries, waiting, blobs, announced, serial) = Default::default();
+        let state = Mutex::new(State { table, entries, waiting, blobs, announced, serial });
         let started = Instant::now();
         let (metrics, blobs, changed) = Default::default();
         Arc::new(Self {
@@ -229,6 +233,9 @@ impl Leases {
         let mut state = self.state.lock();
         let result = call(&mut state, now);
         while let Some(action) = state.table.poll(now) {
+            if let Action::AnnounceRevocation { lease, notice, .. } = &action {
+                state.keep_announced(*lease, now.saturating_add(*notice));
+            }
             self.act(&mut state, action);
         }
         let deadline = state.table.next_deadline();
@@ -540,7 +547,8 @@ impl Leases {
         })
     }
 
-    /// Ends a lease after a notice period.
+    /// Ends a lease after a notice period. Returns the time until its end: the lease may expire before, or have an earlier
+    /// end.
     ///
     /// # Errors
     /// There is no such lease, or its end has begun.
@@ -549,7 +557,7 @@ impl Leases {
         lease: u64,
         reason: String,
         notice: Duration,
-    ) -> Result<(), Refusal> {
+    ) -> Result<Duration, Refusal> {
         let why = Some(reason.clone());
         self.change(|state, now| state.table.revoke(now, LeaseId(lease), reason, notice)).map_err(
             |refused| {
@@ -559,6 +567,7 @@ impl Leases {
                 (status, format!("{fact}; the status page and the audit log have the leases"))
             },
         )?;
+        let (ends_in, _) = self.with(|state, now| state.ends_in(now, LeaseId(lease)));
         let event = "revoked";
         self.audit.write(&Decision {
             event,
@@ -572,7 +581,8 @@ impl Leases {
                  before the end of the lease, the lease goes on; free disk space, and revoke the lease again if it goes on"
             );
             (Status::Internal, detail)
-        })
+        })?;
+        Ok(ends_in)
     }
 
     /// Puts a device back into service. Returns whether it was fenced.
@@ -815,6 +825,11 @@ impl Leases {
         self.state.lock().table.leases().count()
     }
 
+    /// The audit log.
+    pub(super) fn audit(&self) -> &Audit {
+        &self.audit
+    }
+
     /// The metrics of the node.
     pub(super) fn metrics(&self) -> &Arc<NodeMetrics> {
         &self.metrics
@@ -828,6 +843,20 @@ impl Leases {
 }
 
 impl State {
+    /// The end of a lease is announced.
+    fn keep_announced(&mut self, lease: LeaseId, end: Duration) {
+        let Self { announced, entries, .. } = self;
+        announced.retain(|lease, _| entries.contains_key(lease));
+        announced.insert(lease, end);
+    }
+
+    /// The time until a lease ends: it expires, or has an announced end.
+    fn ends_in(&self, now: Duration, lease: LeaseId) -> Duration {
+        let expires = self.table.lease(lease).and_then(|view| view.remaining).unwrap_or_default();
+        let announced = self.announced.get(&lease).map(|end| end.saturating_sub(now));
+        announced.map_or(expires, |announced| announced.min(expires))
+    }
+
     /// The worker of a lease has ended by itself.
     fn worker_died(&mut self, now: Duration, lease: LeaseId) {
         let exceeded = self.exceeded_host_memory(lease);
