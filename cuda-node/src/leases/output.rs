@@ -125,8 +125,8 @@ pub struct LeaseView<'a> {
     pub remaining: Option<Duration>,
     /// Its generation.
     pub generation: u64,
-    /// Whether its end was announced.
-    pub has_announced_end: bool,
+    /// The rest of the notice period, if its end was announced.
+    pub announced: Option<Duration>,
     /// Whether its client is connected.
     pub is_connected: bool,
     /// Whether its session has the turn. Always `false` for shared and device leases.

@@ -201,7 +201,7 @@ impl LeaseTable {
             cause: lease.cause(),
             remaining: lease.remaining(self.now),
             generation: lease.generation,
-            has_announced_end: lease.announced.is_some(),
+            announced: lease.announced.as_ref().map(|end| end.left(self.now)),
             is_connected: lease.reconnect_by.is_none(),
             is_running: slot.sessions.running() == Some(id),
         })

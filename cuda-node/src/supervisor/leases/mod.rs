@@ -35,9 +35,7 @@ use super::{
     workers::{WorkerHandle, Workers},
 };
 use crate::{
-    leases::{
-        Action, Cause, LeaseId, LeaseRequest, LeaseTable, Placement, Renewal, RequestId, SlotId,
-    },
+    leases::{Cause, LeaseId, LeaseRequest, LeaseTable, Placement, Renewal, RequestId, SlotId},
     metrics::{Meter, NodeMetrics},
     process::SandboxReport,
     quotas::Quotas,
@@ -95,8 +93,6 @@ struct State {
     /// The clients that wait for a queued request. A client that repeats its request waits beside its first one.
     waiting: FxHashMap<RequestId, Vec<oneshot::Sender<Result<LeaseId, Refusal>>>>,
     blobs: FxHashMap<Tenant, Arc<Blobs>>,
-    /// The times of announced ends.
-    announced: FxHashMap<LeaseId, Duration>,
     /// The serial number of the next token.
     serial: u64,
 }
@@ -143,8 +139,8 @@ impl Leases {
         folder: Option<StateFolder>,
     ) -> Arc<Self> {
         let tenants = Tenants::new(table.quotas().clone());
-        let (entries, waiting, blobs, announced, serial) = Default::default();
-        let state = Mutex::new(State { table, entries, waiting, blobs, announced, serial });
+        let (entries, waiting, blobs, serial) = Default::default();
+        let state = Mutex::new(State { table, entries, waiting, blobs, serial });
         let started = Instant::now();
         let (metrics, blobs, changed) = Default::default();
         Arc::new(Self {
@@ -233,9 +229,6 @@ impl Leases {
         let mut state = self.state.lock();
         let result = call(&mut state, now);
         while let Some(action) = state.table.poll(now) {
-            if let Action::AnnounceRevocation { lease, notice, .. } = &action {
-                state.keep_announced(*lease, now.saturating_add(*notice));
-            }
             self.act(&mut state, action);
         }
         let deadline = state.table.next_deadline();
@@ -567,7 +560,7 @@ impl Leases {
                 (status, format!("{fact}; the status page and the audit log have the leases"))
             },
         )?;
-        let (ends_in, _) = self.with(|state, now| state.ends_in(now, LeaseId(lease)));
+        let (ends_in, _) = self.with(|state, _| state.ends_in(LeaseId(lease)));
         let event = "revoked";
         self.audit.write(&Decision {
             event,
@@ -843,18 +836,12 @@ impl Leases {
 }
 
 impl State {
-    /// The end of a lease is announced.
-    fn keep_announced(&mut self, lease: LeaseId, end: Duration) {
-        let Self { announced, entries, .. } = self;
-        announced.retain(|lease, _| entries.contains_key(lease));
-        announced.insert(lease, end);
-    }
-
     /// The time until a lease ends: it expires, or has an announced end.
-    fn ends_in(&self, now: Duration, lease: LeaseId) -> Duration {
-        let expires = self.table.lease(lease).and_then(|view| view.remaining).unwrap_or_default();
-        let announced = self.announced.get(&lease).map(|end| end.saturating_sub(now));
-        announced.map_or(expires, |announced| announced.min(expires))
+    fn ends_in(&self, lease: LeaseId) -> Duration {
+        let view = self.table.lease(lease);
+        let ends = view.and_then(|view| Some((view.remaining?, view.announced)));
+        let (remaining, announced) = ends.unwrap_or_default();
+        announced.map_or(remaining, |announced| announced.min(remaining))
     }
 
     /// The worker of a lease has ended by itself.

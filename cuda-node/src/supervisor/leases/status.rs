@@ -178,6 +178,6 @@ fn lease_entry(view: &LeaseView<'_>) -> LeaseEntry {
         exclusivity: view.class,
         expires_in_ms: view.remaining.map_or(0, millis),
         connected: view.is_connected,
-        ending: view.remaining.is_none() || view.has_announced_end,
+        ending: view.remaining.is_none() || view.announced.is_some(),
     }
 }
