@@ -18,7 +18,7 @@ const WORKERS: usize = 24;
 /// The time until another worker is a spare one: its start delays operations.
 const REPLENISHED: Duration = Duration::from_secs(1);
 
-/// What is measured with each worker: a name, the number of times, and the operation.
+/// A measurement of each worker: the name, the number of repetitions, and the operation.
 type Row = (&'static str, usize, fn(&Side) -> Result<()>);
 
 const ROWS: [Row; 3] = [

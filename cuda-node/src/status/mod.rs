@@ -298,14 +298,21 @@ mod tests {
         reply
     }
 
-    #[test]
-    fn idle_connections_keep_nobody_out() {
+    /// Serves the status endpoints under these names until the runtime is dropped.
+    fn serving(names: Vec<String>) -> (tokio::runtime::Runtime, net::SocketAddr) {
         let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
-        let _entered = runtime.enter();
-        runtime.spawn(serve(listener, Vec::new(), Snapshot::default).unwrap());
+        let entered = runtime.enter();
+        runtime.spawn(serve(listener, names, Snapshot::default).unwrap());
+        drop(entered);
+        (runtime, address)
+    }
+
+    #[test]
+    fn idle_connections_keep_nobody_out() {
+        let (_runtime, address) = serving(Vec::new());
         let idle = || net::TcpStream::connect(address).unwrap();
         let mut first = idle();
         let _others: Vec<_> = (1..3 * CONNECTIONS).map(|_| idle()).collect();
@@ -340,13 +347,7 @@ mod tests {
 
     #[test]
     fn only_names_of_the_node_are_served() {
-        let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = listener.local_addr().unwrap();
-        let mut runtime = tokio::runtime::Builder::new_multi_thread();
-        let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
-        let _entered = runtime.enter();
-        let names = vec!["Gpu-Node.example".to_owned()];
-        runtime.spawn(serve(listener, names, Snapshot::default).unwrap());
+        let (_runtime, address) = serving(vec!["Gpu-Node.example".to_owned()]);
         let of_host = |host: &str| reply_to(address, "/", &format!("Host: {host}\r\n"));
         for host in [
             &address.to_string(),

@@ -132,7 +132,7 @@ impl Folders {
     /// Moves the cache at `path` to `home`, or removes it if there are enough, or if a hostile worker has put something
     /// there that is not a cache of the driver.
     fn put_back(&self, path: &Path, home: &Path) -> io::Result<()> {
-        if !is_cache(path) {
+        if !is_plain_tree(path, LIMITS).unwrap_or(false) {
             return remove(path, &self.next_folder());
         }
         let mut free = (0..CACHES).map(|number| home.join(number.to_string()));
@@ -156,11 +156,6 @@ fn remove_left(left: Vec<fs::DirEntry>, trash: PathBuf) -> io::Result<()> {
         }
     };
     thread::Builder::new().name("left-caches".into()).spawn(remove_all).map(drop)
-}
-
-/// Whether a folder has the form of a cache of the driver.
-fn is_cache(path: &Path) -> bool {
-    is_plain_tree(path, LIMITS).unwrap_or(false)
 }
 
 /// The cache of one worker. Dropping it keeps the kernels. Drop it after the end of the worker.
@@ -352,7 +347,7 @@ mod tests {
     #[test]
     fn folder_with_many_entries_is_not_kept() {
         let many = |cache: &Path| {
-            for number in 0..=LIMITS.entries {
+            for number in 0..LIMITS.entries {
                 fs::write(cache.join(number.to_string()), "").unwrap();
             }
         };

@@ -1,6 +1,7 @@
 //! Commands of the operator, on a Unix socket of the machine.
 //!
-//! A request is one line of JSON, and so is its reply. A second line of the reply may have details. Only the user who runs the node can open the socket.
+//! A request is one line of JSON, and so is its reply. A second line of the reply may have details. Only the user who
+//! runs the node can open the socket.
 
 use std::{
     fs,

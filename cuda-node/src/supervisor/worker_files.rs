@@ -26,9 +26,9 @@ use rustix::{
 pub(super) struct Limits {
     /// The size of its files and folders in bytes.
     pub(super) bytes: u64,
-    /// The number of its files and folders.
+    /// The number of its files and folders, with the outermost one.
     pub(super) entries: usize,
-    /// The number of folders inside of each other.
+    /// The number of folders that a file or a folder is in.
     pub(super) depth: usize,
 }
 
@@ -39,10 +39,10 @@ pub(super) struct Limits {
 /// The file system fails.
 pub(super) fn is_plain_tree(path: &Path, limits: Limits) -> io::Result<bool> {
     let (parent, name) = split(path)?;
-    Tree { limits, bytes: 0, entries: 0 }.is_plain(parent.as_fd(), name, 0)
+    Tree { limits, bytes: 0, entries: 1 }.is_plain(parent.as_fd(), name, 0)
 }
 
-/// What was found of a tree.
+/// The part of a tree that was read.
 struct Tree {
     limits: Limits,
     bytes: u64,
@@ -63,12 +63,13 @@ impl Tree {
             let found = statat(&folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW)?;
             self.entries += 1;
             self.bytes = self.bytes.saturating_add(found.st_size.try_into().unwrap_or(u64::MAX));
-            if self.entries > self.limits.entries || self.bytes > self.limits.bytes {
+            let Limits { bytes, entries, depth: deepest } = self.limits;
+            if self.bytes > bytes || self.entries > entries || depth >= deepest {
                 return Ok(false);
             }
             let is_plain = match FileType::from_raw_mode(found.st_mode) {
                 FileType::RegularFile => found.st_nlink == 1,
-                FileType::Directory if depth < self.limits.depth => {
+                FileType::Directory => {
                     self.is_plain(folder.as_fd(), entry.file_name(), depth + 1)?
                 }
                 _ => false,
@@ -175,6 +176,23 @@ mod tests {
     use super::*;
 
     const EXCHANGE: RenameFlags = RenameFlags::EXCHANGE;
+
+    #[test]
+    fn tree_at_each_limit_is_plain_and_beyond_it_is_not() {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("a")).unwrap();
+        fs::write(root.path().join("a/file"), "12345").unwrap();
+        let folder = fs::metadata(root.path().join("a")).unwrap().len();
+        let exact = Limits { bytes: folder + 5, entries: 3, depth: 2 };
+        assert!(is_plain_tree(root.path(), exact).unwrap());
+        for beyond in [
+            Limits { bytes: folder + 4, ..exact },
+            Limits { entries: 2, ..exact },
+            Limits { depth: 1, ..exact },
+        ] {
+            assert!(!is_plain_tree(root.path(), beyond).unwrap());
+        }
+    }
 
     /// A worker that a killed node has left exchanges its folder with a link, again and again, while the next node
     /// removes what the first has left.

@@ -552,15 +552,16 @@ impl Leases {
         notice: Duration,
     ) -> Result<Duration, Refusal> {
         let why = Some(reason.clone());
-        self.change(|state, now| state.table.revoke(now, LeaseId(lease), reason, notice)).map_err(
-            |refused| {
-                let (status, detail) = refusal(refused);
-                // The rest is advice for a client.
-                let fact = detail.split_once("; ").map_or(&*detail, |(fact, _)| fact);
-                (status, format!("{fact}; the status page and the audit log have the leases"))
-            },
-        )?;
-        let (ends_in, _) = self.with(|state, _| state.ends_in(LeaseId(lease)));
+        let revoked = self.change(|state, now| {
+            state.table.revoke(now, LeaseId(lease), reason, notice)?;
+            Ok(state.ends_in(LeaseId(lease)))
+        });
+        let ends_in = revoked.map_err(|refused: crate::leases::Refusal| {
+            let (status, detail) = refusal(refused);
+            // The rest is advice for a client.
+            let fact = detail.split_once("; ").map_or(&*detail, |(fact, _)| fact);
+            (status, format!("{fact}; the status page and the audit log have the leases"))
+        })?;
         let event = "revoked";
         self.audit.write(&Decision {
             event,

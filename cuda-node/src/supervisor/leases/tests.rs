@@ -248,7 +248,7 @@ async fn lease_that_expired_while_no_node_ran_ends() {
     assert!(!leases.change(|state, _| is_fenced(state)), "the device is out of service");
 }
 
-/// What is due is carried out in the call, which begins tasks.
+/// The call ends the leases that have expired, and starts tasks for that.
 #[test]
 fn quotas_change_on_a_thread_without_a_runtime() {
     let device = DeviceOptions::in_process(CpuProvider::default());
