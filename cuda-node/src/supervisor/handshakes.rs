@@ -9,7 +9,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use super::connection_memory::ConnectionMemory;
 
@@ -24,22 +24,20 @@ const RETRY: usize = 64;
 /// takes some tenths of a millisecond, in which the endpoint reads no packet of any connection.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The number of connections that have failed or were refused, and whose memory is not free, from which on the handshakes of
-/// an address begin [`SLOW`]ly. Each uses about 40 KiB, for 3 seconds, or for 50 if its client says that it acknowledges
-/// late.
-const ENDED: usize = 2048;
-
-/// The time between the beginnings of two handshakes of one address while the memory of [`ENDED`] is not free. So one
-/// address fills no more than some hundreds of MiB. Other addresses do not wait for it.
-const SLOW: Duration = Duration::from_millis(20);
+/// The time between the beginnings of two handshakes of one address, for each of its unproven connections.
+///
+/// An unproven connection uses about 40 KiB, for 3 seconds after its end, or for 50 if its client says that it
+/// acknowledges late. So an address without an honest client begins about 50 handshakes per second, or 12, and has about
+/// 150 unproven connections, or 620. The clients of an honest one are known within milliseconds: it has few.
+const PAUSE_FOR_EACH: Duration = Duration::from_micros(128);
 
 /// The received bytes that wait with a handshake for its turn. A client without 0-RTT sends 1 or 2 small packets.
 const WAITING: u64 = 16 << 10;
 
 /// The handshakes of a node.
 ///
-/// One begins at a time, of one address after another. So a client waits for the handshakes of its own address, and for
-/// one of each other address.
+/// One begins at a time, of one address after another. Of the handshakes of one address, the newest one begins first: its
+/// client still waits for it. So a client waits for one handshake of its own address, and for one of each other address.
 ///
 /// A handshake beyond the limit takes the place of another one: of the oldest one of the address that has the most, or of
 /// the addresses that have as many. So clients that never end their handshakes keep no other address out. They keep a
@@ -49,32 +47,51 @@ const WAITING: u64 = 16 << 10;
 pub(super) struct Handshakes {
     state: Mutex<State>,
     /// Locked by the handshake that begins. Fair.
-    turn: Turn,
-    /// Each connection that has failed or was refused has a clone until its memory is free.
-    ended: Arc<()>,
+    turn: tokio::sync::Mutex<()>,
 }
-
-type Turn = tokio::sync::Mutex<()>;
 
 #[derive(Default)]
 struct State {
     next: u64,
-    /// The handshakes, in the order of their beginning.
+    /// The handshakes, in the order of their arrival.
     under_way: BTreeMap<u64, UnderWay>,
+    addresses: BTreeMap<IpAddr, Address>,
 }
 
 struct UnderWay {
     address: IpAddr,
-    /// Locked by the handshake of the address that waits for the turn of the node, or has it.
-    turn: Arc<Turn>,
+    stage: Stage,
+    /// The address may have its turn to give.
+    wake: Arc<Notify>,
     displaced: Arc<Notify>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It waits for the turn of its address.
+    Waiting,
+    /// It has the turn of its address, and waits for the turn of the node.
+    Next,
+    /// Its connection is unproven.
+    Begun,
+}
+
+/// An address that has handshakes or unproven connections.
+#[derive(Default)]
+struct Address {
+    handshakes: usize,
+    /// The connections whose client is not known yet, and those that failed or were refused and whose memory is not free.
+    unproven: usize,
+    /// When its last handshake began.
+    last: Option<Instant>,
 }
 
 /// A handshake. It counts until it is dropped.
 pub(super) struct Handshake {
     handshakes: Arc<Handshakes>,
     number: u64,
-    turn: Arc<Turn>,
+    address: IpAddr,
+    wake: Arc<Notify>,
     displaced: Arc<Notify>,
 }
 
@@ -92,47 +109,102 @@ impl Handshakes {
         self.state.lock().under_way.len() >= RETRY
     }
 
-    fn is_slow(&self) -> bool {
-        Arc::strong_count(&self.ended) > ENDED
-    }
-
-    /// Counts a connection that counts for no tenant, until its memory is free.
-    pub(super) async fn ended(&self, memory: ConnectionMemory) {
-        let _ended = self.ended.clone();
+    /// Counts a connection that counts for no tenant as unproven, until its memory is free.
+    pub(super) async fn ended(&self, address: IpAddr, memory: ConnectionMemory) {
+        let _unproven = Unproven::count(self, network(address));
         memory.freed().await;
     }
 
-    /// Begins a handshake of a client at this address.
-    pub(super) fn begin(self: &Arc<Self>, address: IpAddr) -> Handshake {
+    /// Adds a handshake of a client at this address.
+    pub(super) fn add(self: &Arc<Self>, address: IpAddr) -> Handshake {
         let mut state = self.state.lock();
         if state.under_way.len() >= HANDSHAKES {
             state.displace();
         }
         let (number, address) = (state.next, network(address));
         state.next += 1;
-        let mut under_way = state.under_way.values();
-        let turn = under_way.find(|one| one.address == address).map(|one| one.turn.clone());
-        let turn = turn.unwrap_or_default();
-        let displaced = Arc::default();
-        let under_way = UnderWay { address, turn, displaced };
-        let (turn, displaced) = (under_way.turn.clone(), under_way.displaced.clone());
-        state.under_way.insert(number, under_way);
-        Handshake { handshakes: self.clone(), number, turn, displaced }
+        state.addresses.entry(address).or_default().handshakes += 1;
+        let (wake, displaced) = (Arc::<Notify>::default(), Arc::<Notify>::default());
+        let handshake = Handshake {
+            handshakes: self.clone(),
+            number,
+            address,
+            wake: wake.clone(),
+            displaced: displaced.clone(),
+        };
+        state
+            .under_way
+            .insert(number, UnderWay { address, stage: Stage::Waiting, wake, displaced });
+        handshake
     }
 }
 
 impl State {
     /// Ends the oldest handshake of the address that has the most, or of the addresses that have as many.
     fn displace(&mut self) {
-        let mut counts = BTreeMap::<IpAddr, (usize, u64)>::new();
-        for (number, one) in &self.under_way {
-            counts.entry(one.address).or_insert((0, *number)).0 += 1;
-        }
+        let count = |one: &UnderWay| self.addresses.get(&one.address).map(|of| of.handshakes);
         let displaced =
-            counts.into_values().max_by_key(|(count, oldest)| (*count, Reverse(*oldest)));
-        if let Some((_, oldest)) = displaced {
-            self.under_way.remove(&oldest).into_iter().for_each(|one| one.displaced.notify_one());
+            self.under_way.iter().max_by_key(|(number, one)| (count(one), Reverse(**number)));
+        let Some(oldest) = displaced.map(|(number, _)| *number) else { return };
+        let displaced = self.under_way[&oldest].displaced.clone();
+        self.remove(oldest);
+        displaced.notify_one();
+    }
+
+    fn remove(&mut self, number: u64) {
+        let Some(UnderWay { address, stage, .. }) = self.under_way.remove(&number) else { return };
+        self.count(address, |of| {
+            of.handshakes -= 1;
+            of.unproven -= usize::from(stage == Stage::Begun);
+        });
+        self.wake_newest(address);
+    }
+
+    /// Changes the counts of an address, which is forgotten when it has nothing any more.
+    fn count(&mut self, address: IpAddr, change: impl FnOnce(&mut Address)) {
+        let of = self.addresses.entry(address).or_default();
+        change(of);
+        if of.handshakes == 0 && of.unproven == 0 {
+            self.addresses.remove(&address);
         }
+    }
+
+    /// Gives a handshake the turn of its address, if no other one has it and no newer one waits for it. Returns the time at
+    /// which it may begin.
+    fn take_turn(&mut self, number: u64) -> Option<Instant> {
+        let address = self.under_way.get(&number)?.address;
+        if self.newest_waiting(address) != Some(number) {
+            return None;
+        }
+        self.under_way.get_mut(&number)?.stage = Stage::Next;
+        let of = self.addresses.get(&address)?;
+        let pause = PAUSE_FOR_EACH.saturating_mul(u32::try_from(of.unproven).unwrap_or(u32::MAX));
+        Some(of.last.map_or_else(Instant::now, |last| last + pause))
+    }
+
+    /// Returns the handshake that gets the turn of an address, if no other one has it.
+    fn newest_waiting(&self, address: IpAddr) -> Option<u64> {
+        let mut of_address = self.under_way.iter().rev().filter(|(_, one)| one.address == address);
+        let is_taken = of_address.clone().any(|(_, one)| one.stage == Stage::Next);
+        let newest = of_address.find(|(_, one)| one.stage == Stage::Waiting);
+        newest.filter(|_| !is_taken).map(|(number, _)| *number)
+    }
+
+    fn wake_newest(&self, address: IpAddr) {
+        if let Some(newest) = self.newest_waiting(address) {
+            self.under_way[&newest].wake.notify_one();
+        }
+    }
+
+    fn has_begun(&mut self, number: u64) {
+        let Some(one) = self.under_way.get_mut(&number) else { return };
+        one.stage = Stage::Begun;
+        let address = one.address;
+        self.count(address, |of| {
+            of.unproven += 1;
+            of.last = Some(Instant::now());
+        });
+        self.wake_newest(address);
     }
 }
 
@@ -144,27 +216,47 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
+/// Counts an ended connection as unproven until it is dropped.
+struct Unproven<'a>(&'a Handshakes, IpAddr);
+
+impl<'a> Unproven<'a> {
+    fn count(handshakes: &'a Handshakes, address: IpAddr) -> Self {
+        handshakes.state.lock().count(address, |of| of.unproven += 1);
+        Self(handshakes, address)
+    }
+}
+
+impl Drop for Unproven<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().count(self.1, |of| of.unproven -= 1);
+    }
+}
+
 impl Handshake {
     /// Calls `first_step` in the turn of this handshake.
     pub(super) async fn begin<T>(&self, first_step: impl FnOnce() -> T) -> T {
-        let _turn_of_address = self.turn.lock().await;
-        let turn = self.handshakes.turn.lock().await;
+        let turn_of_address = loop {
+            let turn = self.handshakes.state.lock().take_turn(self.number);
+            match turn {
+                Some(turn) => break turn,
+                None => self.wake.notified().await,
+            }
+        };
+        tokio::time::sleep_until(turn_of_address).await;
+        let _turn = self.handshakes.turn.lock().await;
         let begun = first_step();
+        self.handshakes.state.lock().has_begun(self.number);
         if self.handshakes.require_retry() {
             tokio::time::sleep(PAUSE).await;
-        }
-        drop(turn);
-        if self.handshakes.is_slow() {
-            tokio::time::sleep(SLOW).await;
         }
         begun
     }
 
     /// Ends a handshake that has failed. Waits until its memory is free.
     pub(super) async fn fail(self, memory: ConnectionMemory) {
-        let handshakes = self.handshakes.clone();
+        let (handshakes, address) = (self.handshakes.clone(), self.address);
         drop(self);
-        handshakes.ended(memory).await;
+        handshakes.ended(address, memory).await;
     }
 
     /// Waits until another handshake has taken the place of this one.
@@ -175,7 +267,7 @@ impl Handshake {
 
 impl Drop for Handshake {
     fn drop(&mut self) {
-        self.handshakes.state.lock().under_way.remove(&self.number);
+        self.handshakes.state.lock().remove(self.number);
     }
 }
 
@@ -198,7 +290,7 @@ mod tests {
     #[test]
     fn address_with_the_most_handshakes_loses_its_oldest() {
         let handshakes = Arc::new(Handshakes::default());
-        let at = |address: &str| handshakes.begin(address.parse().unwrap());
+        let at = |address: &str| handshakes.add(address.parse().unwrap());
         let client = at("10.0.0.1");
         let mut flood: Vec<_> = (0..HANDSHAKES - 1).map(|_| at("10.0.0.2")).collect();
         assert!(handshakes.require_retry());
@@ -212,46 +304,90 @@ mod tests {
         assert!(handshakes.state.lock().under_way.is_empty() && !handshakes.require_retry());
     }
 
-    #[tokio::test]
-    async fn handshakes_begin_one_address_after_another() {
+    /// Adds handshakes whose turn of the node waits. Returns the order in which they have begun.
+    async fn order_of(addresses: impl Iterator<Item = &'static str>) -> Vec<(usize, &'static str)> {
         let handshakes = Arc::new(Handshakes::default());
         let begun = Arc::new(Mutex::new(Vec::new()));
         let mut tasks = tokio::task::JoinSet::new();
         let held = handshakes.turn.lock().await;
-        for address in ["10.0.0.1"; 100].into_iter().chain(["10.0.0.2", "10.0.0.3"]) {
-            let (begun, handshake) = (begun.clone(), handshakes.begin(address.parse().unwrap()));
+        for (number, address) in addresses.enumerate() {
+            let (begun, handshake) = (begun.clone(), handshakes.add(address.parse().unwrap()));
             tasks.spawn(async move {
-                handshake.begin(|| begun.lock().push(address)).await;
+                handshake.begin(|| begun.lock().push((number, address))).await;
             });
+            // Its task runs until it waits.
+            tokio::task::yield_now().await;
         }
-        // The tasks of this thread run until all of them wait.
-        tokio::task::yield_now().await;
         drop(held);
         tasks.join_all().await;
-        assert_eq!(begun.lock()[..3], ["10.0.0.1", "10.0.0.2", "10.0.0.3"]);
-        assert_eq!(begun.lock().len(), 102);
+        assert!(handshakes.state.lock().addresses.is_empty());
+        Arc::into_inner(begun).unwrap().into_inner()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn handshakes_begin_one_address_after_another() {
+        let addresses = ["10.0.0.1"; 100].into_iter().chain(["10.0.0.2", "10.0.0.3"]);
+        let order: Vec<_> = order_of(addresses).await;
+        assert_eq!(order[..3], [(0, "10.0.0.1"), (100, "10.0.0.2"), (101, "10.0.0.3")]);
+        assert_eq!(order.len(), 102);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn newest_handshake_of_an_address_begins_first() {
+        let order = order_of(["10.0.0.1"; 4].into_iter()).await;
+        assert_eq!(order.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 3, 2, 1]);
+    }
+
+    /// The one that has the turn of its address ends, and the one that gets it next too.
+    #[tokio::test(start_paused = true)]
+    async fn handshake_that_ends_gives_the_turn_of_its_address_back() {
+        let handshakes = Arc::new(Handshakes::default());
+        let add = || handshakes.add("10.0.0.1".parse().unwrap());
+        let held = handshakes.turn.lock().await;
+        let mut tasks: Vec<_> = (0..3)
+            .map(|_| add())
+            .map(|one| tokio::spawn(async move { one.begin(|| {}).await }))
+            .collect();
+        tokio::task::yield_now().await;
+        let first = tasks.remove(0);
+        first.abort();
+        first.await.unwrap_err();
+        let newest = tasks.remove(1);
+        newest.abort();
+        newest.await.unwrap_err();
+        drop(held);
+        tasks.remove(0).await.unwrap();
     }
 
     /// Clients without a certificate begin handshakes and fail, without an end.
-    #[tokio::test]
-    async fn handshakes_begin_slowly_while_the_memory_of_many_is_not_free() {
+    #[tokio::test(start_paused = true)]
+    async fn address_with_unproven_connections_begins_handshakes_slowly() {
         let handshakes = Arc::new(Handshakes::default());
         let address = "127.0.0.1:0".parse().unwrap();
         let (config, _) = ServerTls::insecure().config_for(address).unwrap();
         let (mut configs, mut failed) = (Vec::new(), tokio::task::JoinSet::new());
-        for _ in 0..ENDED {
-            assert!(!handshakes.is_slow());
+        let started = Instant::now();
+        for _ in 0..400 {
             let mut config = config.clone();
             let memory = ConnectionMemory::observe(&mut config);
-            failed.spawn(handshakes.begin(address.ip()).fail(memory));
+            let handshake = handshakes.add(address.ip());
+            handshake.begin(|| {}).await;
+            failed.spawn(handshake.fail(memory));
             configs.push(config);
             tokio::task::yield_now().await;
         }
-        assert!(handshakes.is_slow());
-        assert!(handshakes.state.lock().under_way.is_empty());
+        // The sum of the pauses, which a clock of milliseconds rounds up.
+        let least = PAUSE_FOR_EACH * (0..400).sum();
+        assert!(started.elapsed() >= least, "{:?}", started.elapsed());
+        // Another address does not wait, and this one does not after the end of the connections.
+        for address in ["10.0.0.2", "127.0.0.1"] {
+            let started = Instant::now();
+            handshakes.add(address.parse().unwrap()).begin(|| {}).await;
+            assert_eq!(started.elapsed().is_zero(), address == "10.0.0.2");
+        }
         drop(configs);
         failed.join_all().await;
-        assert!(!handshakes.is_slow());
+        assert!(handshakes.state.lock().addresses.is_empty());
     }
 
     /// The client has the highest address of all.
@@ -262,10 +398,10 @@ mod tests {
             let first = Ipv4Addr::from(first).to_bits();
             let addresses =
                 (1..HANDSHAKES as u32).map(|number| Ipv4Addr::from_bits(first + number));
-            addresses.map(|address| handshakes.begin(address.into())).collect()
+            addresses.map(|address| handshakes.add(address.into())).collect()
         };
         let earlier = flood([10, 0, 0, 0]);
-        let client = handshakes.begin("2001:db8::1".parse().unwrap());
+        let client = handshakes.add("2001:db8::1".parse().unwrap());
         let later = flood([10, 1, 0, 0]);
         assert!(!is_displaced(&client));
         assert!(earlier.iter().all(is_displaced) && !later.iter().any(is_displaced));

@@ -540,7 +540,7 @@ async fn accept(
             continue;
         }
         connections += 1;
-        let handshake = handshakes.begin(incoming.remote_address().ip());
+        let handshake = handshakes.add(incoming.remote_address().ip());
         let (leases, tls, connection) = (leases.clone(), tls.clone(), connections);
         let (logged, configs, handshakes) = (logged.clone(), configs.clone(), handshakes.clone());
         // Before the handshake begins, so that no reload is missed.
@@ -632,12 +632,13 @@ async fn serve(
                 _ => transport::OVER_CAPACITY,
             };
             let place = account.refuse_connection().await;
+            let address = connected.remote_address().ip();
             connected.close(code, reason.as_bytes());
             drop(connected);
             refused(reason);
             match place {
                 Some(_place) => memory.freed().await,
-                None => handshakes.ended(memory).await,
+                None => handshakes.ended(address, memory).await,
             }
         }
     }
