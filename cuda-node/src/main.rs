@@ -261,7 +261,7 @@ fn revoke(lease: u64, reason: String, notice_secs: u32, socket: &Path) -> Result
 
 fn reload(socket: &Path) -> Result<()> {
     OperatorCommand::Reload {}.send(socket)?;
-    print("certificates and quotas were read again");
+    print("certificates and quotas were read again, and the audit log was opened again");
     Ok(())
 }
 

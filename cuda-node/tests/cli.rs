@@ -165,7 +165,7 @@ fn log_in_a_file_has_no_colors_and_tells_of_reloads_and_the_end() {
             std::thread::sleep(Duration::from_millis(5));
         }
     };
-    reload(&["certificates and quotas were read again"]);
+    reload(&["certificates and quotas were read again, and the audit log was opened again"]);
     std::fs::write(&quotas, "[tenants").unwrap();
     reload(&["ERROR", "nothing was reloaded", quotas.to_str().unwrap()]);
     node.allocate();

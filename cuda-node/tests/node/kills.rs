@@ -109,7 +109,10 @@ fn cycle(address: &str, random: &mut Random, history: &History, ends: impl Fn() 
         if ends() {
             return;
         }
-        let request = LeaseBuilder::new(address).min_vram(16 << 20).wait(Duration::from_secs(60));
+        // A node with many leases on a GPU may take longer than 10 s for its start.
+        let patience = Duration::from_secs(60);
+        let request = LeaseBuilder::new(address).min_vram(16 << 20).wait(patience);
+        let request = request.resume_within(patience);
         match request.acquire_blocking() {
             Ok(lease) => break lease,
             // The node does not run now, or the worker of the new lease was killed.
