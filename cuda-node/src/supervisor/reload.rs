@@ -42,7 +42,9 @@ impl Reload {
     pub(super) fn run(&self) -> Result<()> {
         let done = self.read_all();
         match &done {
-            Ok(()) => tracing::info!("certificates and quotas were read again, and the audit log was opened again"),
+            Ok(()) => tracing::info!(
+                "certificates and quotas were read again, and the audit log was opened again"
+            ),
             Err(error) => tracing::error!(%error, "nothing was reloaded"),
         }
         done

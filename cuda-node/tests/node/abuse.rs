@@ -26,7 +26,7 @@ use relay::{Relay, RelayOptions};
 use tempfile::NamedTempFile;
 
 use crate::{
-    harness::{LONG, Node, check, wait_until},
+    harness::{LONG, Node, check, status_of, wait_until},
     hostile::{attack, memory},
     raw::{RawClient, Stream, block_on, refusal, request},
 };
@@ -300,8 +300,7 @@ fn submit(lease: u64, token: Bytes) -> Submit {
 
 /// The processor time of a process, in clock ticks.
 fn processor_time(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    status.rsplit_once(") ").unwrap().1.split(' ').nth(11).unwrap().parse().unwrap()
+    status_of(pid).unwrap()[11].parse().unwrap()
 }
 
 /// Submits that are repeated wait for the first one, which never ends. Of their frames nothing stays meanwhile.

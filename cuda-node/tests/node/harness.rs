@@ -204,14 +204,20 @@ pub fn children(of: u32) -> Vec<u32> {
     numbers.filter(|pid| parent(*pid) == Some(of)).collect()
 }
 
+/// The status of a process, as the kernel writes it: its state, its parent and so on (`proc_pid_stat(5)`, without the first
+/// two fields).
+pub fn status_of(pid: u32) -> Option<Vec<String>> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    Some(status.rsplit_once(") ")?.1.split(' ').map(str::to_owned).collect())
+}
+
 /// The parent of a process that has not ended.
 fn parent(pid: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = status.rsplit_once(") ")?.1.split(' ');
+    let status = status_of(pid)?;
     // The first thread of a process is a zombie while the others still end.
-    let has_ended = fields.next()? == "Z"
+    let has_ended = status[0] == "Z"
         && std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count) <= 1;
-    fields.next()?.parse().ok().filter(|_| !has_ended)
+    status[1].parse().ok().filter(|_| !has_ended)
 }
 
 /// Waits until `is_so`.

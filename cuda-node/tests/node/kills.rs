@@ -16,7 +16,7 @@ use cuda_lease::{Lease, LeaseBuilder};
 
 use crate::{
     chaos::is_end,
-    harness::{Node, Signal, wait_until},
+    harness::{Node, Signal, status_of, wait_until},
 };
 
 /// The number of leases. `KILL_CYCLES` replaces it, and `KILL_SEED` the choice of the points.
@@ -139,10 +139,8 @@ fn cycle(address: &str, random: &mut Random, history: &History, ends: impl Fn() 
 
 /// The time of the start of a process that has not ended.
 fn started(pid: u32) -> Option<String> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let mut fields = status.rsplit_once(") ")?.1.split(' ');
-    let state = fields.next()?;
-    fields.nth(18).filter(|_| state != "Z").map(str::to_owned)
+    let mut status = status_of(pid)?;
+    (status[0] != "Z").then(|| status.swap_remove(19))
 }
 
 /// Kills something.
