@@ -49,7 +49,7 @@ pub(super) struct Session {
     bulk: Lane,
     code: ModuleCode,
     meter: Arc<Meter>,
-    /// Set to true when the worker has exited.
+    /// Set to true when the worker has exited, or is to be killed.
     ended: tokio::sync::watch::Sender<bool>,
     /// The announcement of the end of the lease.
     ending: Mutex<Option<Event>>,
@@ -130,8 +130,13 @@ impl Session {
         let cause = self.cause.lock().get_or_insert(cause).clone();
         // The worker may have written any text.
         tracing::info!(cause = logged(&cause.to_string()), "a session has ended");
+        self.lost(cause);
+    }
+
+    /// Tells the client that the session is lost, and the lease table, which kills the worker if it lives.
+    fn lost(&self, error: Error) {
         self.ended.send_replace(true);
-        self.commands.push(&Notice::Lost { error: cause }.into());
+        self.commands.push(&Notice::Lost { error }.into());
     }
 
     /// The worker is gone. The client has a while for the rest of its events, also if it does not take those in front of
@@ -221,6 +226,10 @@ impl Session {
 
     /// Gets code for the worker.
     fn request_code(self: &Arc<Self>, hash: Hash) {
+        // A hostile worker asks until it is killed.
+        if *self.ended.borrow() {
+            return;
+        }
         match self.code.request(hash) {
             Ok(CodeStep::Nothing) => {}
             Ok(CodeStep::Ask) => self.commands.push(&Event::NeedBlob { hash }),
@@ -231,7 +240,7 @@ impl Session {
                 let error = Error::Remote { address, status, detail };
                 self.end(error.clone());
                 self.commands.stop_admission();
-                self.commands.push(&Notice::Lost { error }.into());
+                self.lost(error);
             }
         }
     }
@@ -252,7 +261,7 @@ impl Session {
         }
     }
 
-    /// Waits until the worker has exited.
+    /// Waits until the worker has exited, or is to be killed.
     pub(super) async fn ended(&self) {
         _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
@@ -457,6 +466,17 @@ mod tests {
     use super::*;
     use crate::supervisor::blobs::BlobStore;
 
+    /// A session whose worker is the test, which has the other ends of its lanes.
+    fn of_test(turns: Option<Turns>) -> (Arc<Session>, [tokio::net::UnixStream; 2]) {
+        let [commands, bulk] = [(); 2].map(|()| tokio::net::UnixStream::pair().unwrap());
+        let died = Box::new(|| Error::setting("a test", "died"));
+        let terms = SessionTerms { epoch: 1, died, span: Span::none() };
+        let blobs = Arc::<BlobStore>::default().of(&Tenant::local());
+        let meter = Arc::new(Meter::new(Arc::default()));
+        let session = Session::start(terms, (commands.0, bulk.0), blobs, meter, turns);
+        (session, [commands.1, bulk.1])
+    }
+
     #[test]
     fn turn_is_given_back_when_everything_is_complete() {
         let reports = Arc::new(Mutex::new(Vec::new()));
@@ -526,18 +546,13 @@ mod tests {
     /// Otherwise the session keeps the turn from others for a time slice, without work.
     #[tokio::test]
     async fn acknowledgement_alone_gives_the_turn_back() {
-        let [mut commands, bulk] = [(); 2].map(|()| tokio::net::UnixStream::pair().unwrap());
-        let died = Box::new(|| Error::setting("a test", "died"));
-        let terms = SessionTerms { epoch: 1, died, span: Span::none() };
-        let blobs = Arc::<BlobStore>::default().of(&Tenant::local());
-        let (meter, turns) = (Arc::new(Meter::new(Arc::default())), Turns::new(|_| ()));
-        let session = Session::start(terms, (commands.0, bulk.0), blobs, meter, Some(turns));
+        let (session, [mut commands, _bulk]) = of_test(Some(Turns::new(|_| ())));
         let mut acknowledgement = Vec::new();
         put_frame(&mut acknowledgement, Ack::OPCODE, 0, 0, |out| Ack { received: 0 }.encode(out));
         let mut buffer = wire::FrameBuffer::default();
         buffer.extend(&acknowledgement);
         session.count(wire::Lane::Commands, &buffer.take().unwrap(), 0);
-        let drain = crate::supervisor::streams::read_frame(&mut commands.1);
+        let drain = crate::supervisor::streams::read_frame(&mut commands);
         let drain = tokio::time::timeout(std::time::Duration::from_secs(30), drain);
         let (opcode, _) = drain.await.expect("the worker is not asked").unwrap();
         assert_eq!(opcode, Drain::OPCODE);
@@ -551,5 +566,23 @@ mod tests {
         turns.set(true, |_| ());
         turns.set(false, |_| ());
         assert_eq!((*reports.lock().unwrap()).as_slice(), [Turn::Idle]);
+    }
+
+    /// Otherwise its requests fill the memory of the supervisor while a client keeps the lease.
+    #[tokio::test]
+    async fn session_ends_whose_worker_asks_for_code_without_end() {
+        use tokio::io::AsyncWriteExt;
+        let (session, [mut commands, _bulk]) = of_test(None);
+        let mut requests = Vec::new();
+        for number in 0..10_000u64 {
+            let mut hash = [0; 32];
+            hash[..8].copy_from_slice(&number.to_le_bytes());
+            put_frame(&mut requests, NeedCode::OPCODE, 0, 0, |out| NeedCode { hash }.encode(out));
+        }
+        commands.write_all(&requests).await.unwrap();
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(30), session.ended());
+        ended.await.expect("the worker lives on");
+        let cause = session.cause.lock().clone().unwrap();
+        assert!(cause.to_string().contains("wait for their code"), "{cause}");
     }
 }
