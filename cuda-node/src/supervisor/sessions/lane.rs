@@ -9,7 +9,7 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use cuda_lease::{
     session::SessionError,
     wire::{Ack, Attached, Event, Frame, FrameBuffer, Frames, WireError, put_frame},
@@ -27,12 +27,13 @@ use crate::{
     worker::{Resume, Resumed},
 };
 
-/// The bytes that a read of the worker's socket takes at most.
+/// The bytes that a read of the worker's socket makes room for.
 const READ: usize = 256 << 10;
 
-/// Batches for the client of fewer bytes are copied. `quinn` keeps a batch until the client has acknowledged it, and with a
-/// few bytes it would keep all of the memory that [`READ`] has.
-const SMALL: usize = 16 << 10;
+/// Batches for the client that have less than this part of their buffer are copied. `quinn` counts the bytes of a batch,
+/// and keeps all of its buffer until the client has acknowledged them. In front of them a hostile worker may have written
+/// frames for the supervisor.
+const SMALL_PART: usize = 4;
 
 /// The maximum number of batches of frames that wait for the worker, and of those that wait for the client. Each has at
 /// most 256 KiB and a frame.
@@ -150,15 +151,22 @@ impl Lane {
         mut socket: OwnedReadHalf,
         mut take: impl FnMut(&Frame<'_>) -> bool,
     ) {
-        let mut buffer = FrameBuffer::default();
+        let (mut buffer, mut capacity) = (FrameBuffer::default(), 0);
         loop {
-            buffer.buffer().reserve(READ);
-            match socket.read_buf(buffer.buffer()).await {
+            let bytes = buffer.buffer();
+            if !bytes.try_reclaim(READ) {
+                // `reserve` could double the capacity.
+                let mut larger = BytesMut::with_capacity(bytes.len() + READ);
+                larger.extend_from_slice(bytes);
+                *bytes = larger;
+                capacity = bytes.capacity();
+            }
+            match socket.read_buf(bytes).await {
                 Ok(0) | Err(_) => break,
                 Ok(_) => {}
             }
             match buffer.take() {
-                Ok(frames) => self.forward(&frames, &mut take).await,
+                Ok(frames) => self.forward(&frames, capacity, &mut take).await,
                 Err(error) => {
                     tracing::error!(%error, "a worker broke the protocol");
                     break;
@@ -171,15 +179,20 @@ impl Lane {
         client.resumed = None;
     }
 
-    /// Passes frames of the worker to the client that is connected.
-    async fn forward(&self, frames: &Frames, take: &mut impl FnMut(&Frame<'_>) -> bool) {
+    /// Passes frames of the worker to the client that is connected. Their buffer has this capacity.
+    async fn forward(
+        &self,
+        frames: &Frames,
+        capacity: usize,
+        take: &mut impl FnMut(&Frame<'_>) -> bool,
+    ) {
         // Usually all frames are for the client, and nothing is copied.
         let bytes = frames.bytes();
         let (mut start, mut at) = (0, 0);
         for frame in frames.iter() {
             let is_resumed = frame.header.opcode == Resumed::OPCODE;
             if is_resumed || take(&frame) {
-                self.send(bytes.slice(start..at)).await;
+                self.send(bytes.slice(start..at), capacity).await;
                 start = at + frame.bytes.len();
             }
             if is_resumed && let Ok(resumed) = Resumed::decode(frame.body) {
@@ -189,12 +202,12 @@ impl Lane {
             }
             at += frame.bytes.len();
         }
-        self.send(bytes.slice(start..)).await;
+        self.send(bytes.slice(start..), capacity).await;
     }
 
     /// Sends frames of the worker to the client. Without a connection they are dropped, because the next one gets them
     /// again.
-    async fn send(&self, frames: Bytes) {
+    async fn send(&self, frames: Bytes, capacity: usize) {
         if frames.is_empty() {
             return;
         }
@@ -203,8 +216,8 @@ impl Lane {
             client.frames.clone().filter(|_| client.resumed.is_none())
         };
         if let Some(sender) = sender {
-            let frames =
-                if frames.len() < SMALL { Bytes::copy_from_slice(&frames) } else { frames };
+            let is_small = frames.len() < capacity / SMALL_PART;
+            let frames = if is_small { Bytes::copy_from_slice(&frames) } else { frames };
             _ = sender.send(frames).await;
         }
     }
@@ -399,26 +412,40 @@ mod tests {
 
     use super::*;
 
-    /// A client that acknowledges no packets keeps all batches in memory.
+    /// Whether a batch keeps more memory than [`SMALL_PART`] times its bytes, also in front of it.
+    fn keeps_much(batch: Bytes) -> bool {
+        let bytes = batch.len();
+        let Ok(mut batch) = batch.try_into_mut() else { return true };
+        batch.clear();
+        batch.try_reclaim(SMALL_PART * bytes + 1)
+    }
+
+    /// A client that acknowledges no packets keeps all batches in memory. A hostile worker writes frames for the supervisor
+    /// in front of them.
     #[tokio::test]
     async fn small_batches_of_the_worker_keep_little_memory() {
-        let (lane, _to_worker) = Lane::new(1, 0..=u16::MAX);
-        let (socket, mut worker) = UnixStream::pair().unwrap();
-        let (sender, mut batches) = mpsc::channel(BATCHES);
-        *lane.client.lock() = Client { frames: Some(sender), ..Client::default() };
-        let (socket, _) = socket.into_split();
-        let write = async {
-            let mut kept = Vec::new();
-            for number in 1..=100 {
-                send_frame(&mut worker, Ack::OPCODE, number, |_| {}).await.unwrap();
-                kept.push(batches.recv().await.unwrap());
+        for (own, of_client) in [(None, 0), (None, 16 << 10), (Some(1 << 20), 64 << 10)] {
+            let (lane, _to_worker) = Lane::new(1, 0..=u16::MAX);
+            let (socket, mut worker) = UnixStream::pair().unwrap();
+            let (sender, mut batches) = mpsc::channel(BATCHES);
+            *lane.client.lock() = Client { frames: Some(sender), ..Client::default() };
+            let (socket, _) = socket.into_split();
+            let mut out = Vec::new();
+            for (number, bytes) in own.into_iter().map(|own| (0, own)).chain([(1, of_client)]) {
+                put_frame(&mut out, Ack::OPCODE, 0, number, |out| out.resize(out.len() + bytes, 1));
             }
-            drop(worker);
-            kept
-        };
-        let ((), kept) = tokio::join!(lane.read_worker(socket, |_| false), write);
-        let memory = |batch: Bytes| batch.try_into_mut().map_or(READ, |batch| batch.capacity());
-        let memory: usize = kept.into_iter().map(memory).sum();
-        assert!(memory < 100 * 100, "they keep {memory} bytes");
+            let write = async {
+                let mut kept = Vec::new();
+                for _ in 0..20 {
+                    worker.write_all(&out).await.unwrap();
+                    kept.push(batches.recv().await.unwrap());
+                }
+                drop(worker);
+                kept
+            };
+            let take = |frame: &Frame<'_>| frame.header.sequence == 0;
+            let ((), kept) = tokio::join!(lane.read_worker(socket, take), write);
+            assert!(!kept.into_iter().any(keeps_much), "{own:?}, {of_client}");
+        }
     }
 }
