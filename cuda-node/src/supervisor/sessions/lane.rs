@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use crate::{
-    supervisor::streams::{End, FrameStream, send_bytes, send_frame},
+    supervisor::streams::{End, FrameStream, send_bytes, send_reply},
     worker::{Resume, Resumed},
 };
 
@@ -244,8 +244,9 @@ impl Lane {
             // The task of an earlier connection ends first.
             let _serving = self.serving.lock().await;
             let (received, mut frames) = self.attach(resume).await?;
-            send_frame(&mut send, Attached::OPCODE, 0, |out| Attached { received }.encode(out))
-                .await?;
+            // The frames of the worker wait behind this reply, as behind all that `write_client` sends.
+            let attached = |out: &mut Vec<u8>| Attached { received }.encode(out);
+            send_reply(&mut send, Attached::OPCODE, 0, attached, Bytes::new()).await?;
             own().iter().for_each(|event| self.push(event));
             tokio::try_join!(
                 self.write_client(&mut send, &mut frames),
