@@ -2,7 +2,7 @@
 //! is lost repeats its submit with the same id, and gets the answer of the first one.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     io,
     sync::Arc,
     time::{Duration, Instant},
@@ -12,7 +12,6 @@ use bytes::Bytes;
 use cuda_core::protocol::Status;
 use cuda_lease::wire::{Submit, SubmitId, Submitted, WireError, put_frame};
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
@@ -105,7 +104,8 @@ type Answer = watch::Receiver<Option<Reply>>;
 /// The answers of the submits that wait or run, and of those that their clients have not acknowledged, by their ids.
 #[derive(Default)]
 struct Answers {
-    by_id: FxHashMap<SubmitId, Answer>,
+    /// With a secret of the hash table: clients choose the ids.
+    by_id: HashMap<SubmitId, Answer>,
     /// Those that have arrived, with the bytes that they allow. The oldest is the first.
     arrived: VecDeque<(SubmitId, u64)>,
 }
@@ -574,5 +574,12 @@ mod tests {
         assert!(replies.iter().all(|(number, status)| *status == expected(*number)), "{replies:?}");
         drop(jobs);
         _ = worker.await.unwrap();
+    }
+
+    #[test]
+    fn collisions_of_ids_cannot_be_foreseen() {
+        use std::hash::BuildHasher;
+        let hashed = || Answers::default().by_id.hasher().hash_one([1; 16]);
+        assert_ne!(hashed(), hashed());
     }
 }

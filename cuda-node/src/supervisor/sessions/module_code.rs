@@ -4,12 +4,14 @@
 //! is queued for the worker. If not, the client is asked for it, also if it was before, because the client forgets the
 //! code of a load that its user cancels. The client ignores requests for code that it is sending.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use cuda_lease::{session::SessionError, wire::Hash};
 use parking_lot::Mutex;
-use rustc_hash::FxHashSet;
 
 use crate::supervisor::blobs::Blobs;
 
@@ -22,13 +24,14 @@ pub(super) struct ModuleCode {
     state: Mutex<State>,
 }
 
+/// The hash tables have a secret: workers and clients make up hashes, and choose ones that collide otherwise.
 #[derive(Default)]
 struct State {
     /// Hashes that the client was asked for.
-    wanted: FxHashSet<Hash>,
+    wanted: HashSet<Hash>,
     /// Hashes whose code the worker gets next. A hash occurs once.
     queue: VecDeque<Hash>,
-    queued: FxHashSet<Hash>,
+    queued: HashSet<Hash>,
     /// Whether a task sends the queue.
     is_sending: bool,
 }
@@ -172,5 +175,16 @@ mod tests {
         assert!(matches!(code.next(), Some(Next::Ask(asked)) if asked == hash(1)));
         assert_eq!(code.arrived(hash(1), Bytes::from_static(b"code")), CodeStep::Nothing);
         assert!(matches!(code.next(), Some(Next::Code(..))));
+    }
+
+    #[test]
+    fn collisions_of_hashes_cannot_be_foreseen() {
+        use std::hash::BuildHasher;
+        let hashed = || {
+            let State { wanted, queued, .. } = State::default();
+            [wanted.hasher().hash_one(hash(1)), queued.hasher().hash_one(hash(1))]
+        };
+        let ([wanted, queued], others) = (hashed(), hashed());
+        assert!(wanted != others[0] && queued != others[1]);
     }
 }
