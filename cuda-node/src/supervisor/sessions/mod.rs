@@ -202,7 +202,7 @@ impl Session {
             }
             (Measured::OPCODE, _) => {
                 if let Ok(measured) = Measured::decode(frame.body) {
-                    self.meter.node.merge(&measured.queue, &measured.device);
+                    self.meter.measured(&measured.queue, &measured.device);
                     self.meter.set_memory(measured.memory);
                     self.meter.set_backlog(measured.backlog, measured.backlog_bytes);
                 }
