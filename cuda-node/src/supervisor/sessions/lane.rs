@@ -133,8 +133,8 @@ impl Lane {
         self.admission.send_replace(Admission::Closed);
     }
 
-    /// Passes frames to the worker, or lets them wait.
-    pub(super) fn set_running(&self, is_running: bool) {
+    /// Passes frames to the worker, or lets them wait. Returns whether this is a change.
+    pub(super) fn set_running(&self, is_running: bool) -> bool {
         self.admission.send_if_modified(|admission| {
             let wanted = if is_running { Admission::Open } else { Admission::Paused };
             let is_change = *admission != Admission::Closed && *admission != wanted;
@@ -142,7 +142,7 @@ impl Lane {
                 *admission = wanted;
             }
             is_change
-        });
+        })
     }
 
     /// Passes frames of the worker on, until its socket ends. `take` takes frames that are not for the client.
@@ -330,22 +330,40 @@ impl Lane {
         seen: &mut impl FnMut(&Frames, u64),
     ) -> Result<(), End> {
         loop {
-            // There is no `.await` between taking frames and sending them, so a task that is cancelled has either
-            // passed frames on or leaves them to the client, which sends them again.
             let Ok(place) = self.to_worker.reserve().await else {
                 // The worker has exited, and the client gets the reason.
                 return std::future::pending().await;
             };
-            let admission = self.admitted(!stream.buffer().is_empty()).await;
-            let frames = stream.buffer().take()?;
-            let last = self.check(&frames)?;
-            if admission == Admission::Open && !frames.bytes().is_empty() {
-                place.send(frames.bytes().clone());
-                let before = self.passed.fetch_max(last, Ordering::AcqRel);
-                seen(&frames, before);
+            if self.pass(stream.buffer(), place, seen)? {
+                stream.fill().await?;
+            } else {
+                self.admitted().await;
             }
-            stream.fill().await?;
         }
+    }
+
+    /// Passes the frames that have arrived to the worker, or discards them. Returns `false` if they wait, because the session
+    /// is paused. There is no `.await` between taking frames and sending them, so a task that is cancelled has either
+    /// passed frames on or leaves them to the client, which sends them again.
+    fn pass(
+        &self,
+        buffer: &mut FrameBuffer,
+        place: mpsc::Permit<'_, Bytes>,
+        seen: &mut impl FnMut(&Frames, u64),
+    ) -> Result<bool, WireError> {
+        // `set_running` waits for this lock. So after it no frames pass, and `seen` knows of those before it.
+        let admission = self.admission.borrow();
+        if *admission == Admission::Paused && !buffer.is_empty() {
+            return Ok(false);
+        }
+        let frames = buffer.take()?;
+        let last = self.check(&frames)?;
+        if *admission == Admission::Open && !frames.bytes().is_empty() {
+            place.send(frames.bytes().clone());
+            let before = self.passed.fetch_max(last, Ordering::AcqRel);
+            seen(&frames, before);
+        }
+        Ok(true)
     }
 
     /// Checks that the client may send frames here. Returns the number of the last one. The worker checks the numbers.
@@ -373,19 +391,14 @@ impl Lane {
         self.is_waiting.load(Ordering::SeqCst)
     }
 
-    /// Waits while the session is paused.
-    async fn admitted(&self, has_frames: bool) -> Admission {
-        let now = *self.admission.borrow();
-        if now != Admission::Paused || !has_frames {
-            return now;
-        }
+    /// Waits with frames while the session is paused.
+    async fn admitted(&self) {
         // Before the notification: see `Session::report_waiting`.
         self.is_waiting.store(true, Ordering::SeqCst);
         let _waiting = Waiting(&self.is_waiting);
         self.waits.notify_one();
         let mut admission = self.admission.subscribe();
-        let admitted = admission.wait_for(|admission| *admission != Admission::Paused).await;
-        admitted.map_or(Admission::Closed, |admission| *admission)
+        _ = admission.wait_for(|admission| *admission != Admission::Paused).await;
     }
 }
 
@@ -448,5 +461,27 @@ mod tests {
             let ((), kept) = tokio::join!(lane.read_worker(socket, take), write);
             assert!(!kept.into_iter().any(keeps_much), "{own:?}, {of_client}");
         }
+    }
+
+    /// Otherwise a batch runs while another session has the turn.
+    #[test]
+    fn lane_that_has_closed_passes_no_batch() {
+        let (lane, mut to_worker) = Lane::new(1, 0..=u16::MAX);
+        let (mut buffer, mut frame) = (FrameBuffer::default(), Vec::new());
+        put_frame(&mut frame, Ack::OPCODE, 0, 0, |_| {});
+        let place = || lane.to_worker.try_reserve().unwrap();
+        buffer.extend(&frame);
+        std::thread::scope(|scope| {
+            let mut closes_meanwhile = |_: &Frames, _| {
+                let closing = scope.spawn(|| lane.set_running(false));
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                assert!(!closing.is_finished());
+            };
+            assert!(lane.pass(&mut buffer, place(), &mut closes_meanwhile).unwrap());
+        });
+        to_worker.try_recv().unwrap();
+        buffer.extend(&frame);
+        assert!(!lane.pass(&mut buffer, place(), &mut |_, _| panic!("a batch passes")).unwrap());
+        assert_eq!(buffer.buffer().len(), frame.len());
     }
 }

@@ -391,8 +391,8 @@ pub(super) struct Turns {
     has_passed: Notify,
     /// The commands after which the worker was drained.
     drained: AtomicU64,
-    /// Set while the session does not have the turn.
-    is_paused: AtomicBool,
+    /// Whether the session does not have the turn. Locked while the lane opens or closes.
+    is_paused: Mutex<bool>,
     report: Box<dyn Fn(Turn) + Send + Sync>,
 }
 
@@ -404,7 +404,7 @@ impl Turns {
             passed: AtomicU64::new(first),
             has_passed: Notify::new(),
             drained: AtomicU64::new(first),
-            is_paused: AtomicBool::new(false),
+            is_paused: Mutex::new(true),
             report: Box::new(report),
         }
     }
@@ -424,9 +424,9 @@ impl Turns {
         self.passed.load(Ordering::SeqCst)
     }
 
-    /// The worker has completed everything up to a request. `set_running` opens or closes the lane of commands. Returns
-    /// whether the session has reported that it is idle.
-    fn drained(&self, request: u64, set_running: impl Fn(bool)) -> bool {
+    /// The worker has completed everything up to a request. `set_running` opens or closes the lane of commands, and returns
+    /// whether that is a change. Returns whether the session has reported that it is idle.
+    fn drained(&self, request: u64, set_running: impl Fn(bool) -> bool) -> bool {
         let passed = self.passed.load(Ordering::SeqCst);
         // A hostile worker may answer again and again, or what it was not asked.
         if request > passed || self.drained.fetch_max(request, Ordering::SeqCst) >= request {
@@ -435,23 +435,26 @@ impl Turns {
         if passed != request {
             return false;
         }
+        let is_paused = self.is_paused.lock();
         set_running(false);
         // A command may have passed just before that.
         let is_idle = self.passed.load(Ordering::SeqCst) == request;
         if is_idle {
             self.report(Turn::Idle);
-        } else if !self.is_paused.load(Ordering::SeqCst) {
+        } else if !*is_paused {
             set_running(true);
         }
         is_idle
     }
 
     /// Applies `RunSession` or `PauseSession` of the lease table.
-    fn set(&self, has_turn: bool, set_running: impl Fn(bool)) {
-        self.is_paused.store(!has_turn, Ordering::SeqCst);
-        set_running(has_turn);
+    fn set(&self, has_turn: bool, set_running: impl Fn(bool) -> bool) {
+        let mut is_paused = self.is_paused.lock();
+        *is_paused = !has_turn;
+        let is_change = set_running(has_turn);
         let is_idle = self.drained.load(Ordering::SeqCst) == self.passed.load(Ordering::SeqCst);
-        if !has_turn && is_idle {
+        // If the lane is closed already, the session has reported that. A second report would end its next turn.
+        if !has_turn && is_change && is_idle {
             self.report(Turn::Idle);
         }
     }
@@ -488,13 +491,39 @@ mod tests {
         turns.drained(request, |_| panic!("a command is in flight"));
         assert!(reports.lock().unwrap().is_empty());
         let lane = Mutex::new(true);
-        assert!(turns.drained(turns.request(), |is_running| *lane.lock().unwrap() = is_running));
+        let set_running =
+            |is_running| std::mem::replace(&mut *lane.lock().unwrap(), is_running) != is_running;
+        assert!(turns.drained(turns.request(), set_running));
         assert!(!*lane.lock().unwrap());
+        turns.set(false, set_running);
         // The worker answers once more, and what it was not asked.
         for request in [turns.request(), 0, turns.request() + 1, turns.request()] {
             assert!(!turns.drained(request, |_| panic!("the answer has an effect")));
         }
         assert_eq!((*reports.lock().unwrap()).as_slice(), [Turn::Idle]);
+    }
+
+    /// Otherwise a session goes on without the turn.
+    #[test]
+    fn lane_stays_closed_that_is_paused_while_a_late_command_opens_it() {
+        let (turns, lane) = (Turns::new(|_| ()), Mutex::new(true));
+        let change =
+            |is_running| std::mem::replace(&mut *lane.lock().unwrap(), is_running) != is_running;
+        turns.set(true, change);
+        turns.pass();
+        std::thread::scope(|scope| {
+            let set_running = |is_running| {
+                if is_running {
+                    scope.spawn(|| turns.set(false, change));
+                    std::thread::sleep(std::time::Duration::from_millis(50));
+                } else {
+                    turns.pass();
+                }
+                change(is_running)
+            };
+            assert!(!turns.drained(turns.request(), set_running));
+        });
+        assert!(!*lane.lock().unwrap());
     }
 
     /// Otherwise two sessions run at a time after a restart of the node.
@@ -512,7 +541,7 @@ mod tests {
         }
         // The numbers of earlier versions begin at 0.
         assert!(!turns.drained(1, |_| panic!("the answer has an effect")));
-        assert!(turns.drained(turns.request(), |_| ()));
+        assert!(turns.drained(turns.request(), |_| true));
         assert_eq!((*reports.lock().unwrap()).as_slice(), [Turn::Idle]);
     }
 
@@ -563,8 +592,8 @@ mod tests {
         let reports = Arc::new(Mutex::new(Vec::new()));
         let own = reports.clone();
         let turns = Turns::new(move |turn| own.lock().unwrap().push(turn));
-        turns.set(true, |_| ());
-        turns.set(false, |_| ());
+        turns.set(true, |_| true);
+        turns.set(false, |_| true);
         assert_eq!((*reports.lock().unwrap()).as_slice(), [Turn::Idle]);
     }
 
