@@ -675,6 +675,22 @@ fn session_whose_client_does_not_take_that_it_is_attached_gives_up_its_turn() {
     session_without_a_reader_gives_up_its_turn(true);
 }
 
+/// Each resumption makes the worker send again what the client has not acknowledged.
+#[test]
+fn resumptions_of_a_session_are_limited_by_time() {
+    attack(async |node| {
+        let started = Instant::now();
+        let mut client = RawClient::connect(&node.address).await;
+        let (lease, token, _stream) = session(&mut client).await;
+        for _ in 0..20 {
+            let (_, reply) = client.resume(lease, token.clone(), Lane::Commands, 0).await;
+            assert_eq!(reply.unwrap().0, Attached::OPCODE);
+        }
+        // 16 connections at once, and two per second.
+        assert!(started.elapsed() >= Duration::from_millis(2500));
+    });
+}
+
 /// After a restart, a client uses its lease in every way but the one that tells whether its session has work.
 #[test]
 fn session_of_an_earlier_node_that_is_not_attached_keeps_no_other_out() {

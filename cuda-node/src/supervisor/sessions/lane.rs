@@ -5,6 +5,7 @@
 //! them once on each connection.
 
 use std::{
+    num::NonZeroU32,
     ops::RangeInclusive,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
@@ -23,7 +24,10 @@ use tokio::{
 };
 
 use crate::{
-    supervisor::streams::{End, FrameStream, send_bytes, send_reply},
+    supervisor::{
+        rate::Rate,
+        streams::{End, FrameStream, send_bytes, send_reply},
+    },
     worker::{Resume, Resumed},
 };
 
@@ -39,6 +43,13 @@ const SMALL_PART: usize = 4;
 /// most 256 KiB and a frame.
 const BATCHES: usize = 32;
 
+/// The connections of a lane per second, after a burst of [`CONNECTIONS`]. Each one makes the worker send everything again
+/// that the client has not acknowledged.
+const CONNECTIONS_PER_SECOND: u32 = 2;
+
+/// The largest burst of connections of a lane: a client with a bad network connects again at once.
+const CONNECTIONS: u32 = 16;
+
 /// The maximum number of bytes of own events that wait.
 const OWN_EVENTS: usize = 4 << 20;
 
@@ -53,8 +64,8 @@ pub(super) struct Lane {
     filled: Notify,
     /// Counts connections. A task stops when a later connection has attached the lane.
     attached: watch::Sender<u64>,
-    /// Locked by the task that serves the lane on the current connection.
-    serving: tokio::sync::Mutex<()>,
+    /// Locked by the task that serves the lane on the current connection. The rate of connections.
+    serving: tokio::sync::Mutex<Rate>,
     to_worker: mpsc::Sender<Bytes>,
     /// The number of the last frame that was passed to the worker.
     passed: AtomicU64,
@@ -100,7 +111,7 @@ impl Lane {
             client: Mutex::default(),
             filled: Notify::new(),
             attached: watch::Sender::new(0),
-            serving: tokio::sync::Mutex::default(),
+            serving: tokio::sync::Mutex::new(Rate::with_burst(CONNECTIONS_PER_SECOND, CONNECTIONS)),
             to_worker,
             passed: AtomicU64::new(0),
             admission: watch::Sender::new(Admission::Open),
@@ -242,7 +253,8 @@ impl Lane {
         let superseded = async { _ = superseded.wait_for(|count| *count > number).await };
         let serve = async {
             // The task of an earlier connection ends first.
-            let _serving = self.serving.lock().await;
+            let connections = self.serving.lock().await;
+            connections.wait(NonZeroU32::MIN).await;
             let (received, mut frames) = self.attach(resume).await?;
             // The frames of the worker wait behind this reply, as behind all that `write_client` sends.
             let attached = |out: &mut Vec<u8>| Attached { received }.encode(out);

@@ -352,6 +352,7 @@ impl Session {
 
     /// Sends the code of a module to the worker. Returns `false` if the worker has ended.
     async fn send_code(&self, hash: Hash, code: &Bytes) -> bool {
+        self.code.may_send(code).await;
         let total = code.len() as u64;
         let mut at = 0;
         loop {
@@ -613,5 +614,27 @@ mod tests {
         ended.await.expect("the worker lives on");
         let cause = session.cause.lock().clone().unwrap();
         assert!(cause.to_string().contains("wait for their code"), "{cause}");
+    }
+
+    /// A client loads a module again and again, with a few bytes each time.
+    #[tokio::test]
+    async fn code_for_a_worker_is_limited_by_time() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        const BYTES: usize = 60 << 20;
+        let (session, [mut commands, _bulk]) = of_test(None);
+        let hash = [1; 32];
+        session.blob_arrived(hash, vec![0; BYTES].into());
+        let (started, mut buffer) = (std::time::Instant::now(), vec![0; 1 << 20]);
+        for _ in 0..12 {
+            let mut request = Vec::new();
+            put_frame(&mut request, NeedCode::OPCODE, 0, 0, |out| NeedCode { hash }.encode(out));
+            commands.write_all(&request).await.unwrap();
+            let mut read = 0;
+            while read < BYTES {
+                read += commands.read(&mut buffer).await.unwrap();
+            }
+        }
+        // 512 MiB at once, and 64 MiB per second.
+        assert!(started.elapsed() >= std::time::Duration::from_secs(3));
     }
 }

@@ -6,6 +6,7 @@
 
 use std::{
     collections::{HashSet, VecDeque},
+    num::NonZeroU32,
     sync::Arc,
 };
 
@@ -13,14 +14,22 @@ use bytes::Bytes;
 use cuda_lease::{session::SessionError, wire::Hash};
 use parking_lot::Mutex;
 
-use crate::supervisor::blobs::Blobs;
+use crate::supervisor::{blobs::Blobs, rate::Rate};
 
 /// The maximum number of hashes that wait for the client, and of those that wait for the worker.
 const LIMIT: usize = 4096;
 
+/// The code that a worker gets per second after a burst of [`BURST`], in KiB. A client may load the same module again and
+/// again with a few bytes.
+const PER_SECOND: u32 = 64 << 10;
+
+/// The largest burst of code, in KiB: twice as much as the modules of a lease may have at a time.
+const BURST: u32 = 512 << 10;
+
 /// The code that a session waits for. One task at a time sends code to the worker.
 pub(super) struct ModuleCode {
     blobs: Arc<Blobs>,
+    rate: Rate,
     state: Mutex<State>,
 }
 
@@ -56,7 +65,7 @@ pub(super) enum Next {
 
 impl ModuleCode {
     pub(super) fn new(blobs: Arc<Blobs>) -> Self {
-        Self { blobs, state: Mutex::default() }
+        Self { blobs, rate: Rate::with_burst(PER_SECOND, BURST), state: Mutex::default() }
     }
 
     /// The worker needs code.
@@ -89,6 +98,12 @@ impl ModuleCode {
     /// The hashes that the client was asked for.
     pub(super) fn wanted(&self) -> Vec<Hash> {
         self.state.lock().wanted.iter().copied().collect()
+    }
+
+    /// Waits until the worker may get this code.
+    pub(super) async fn may_send(&self, code: &Bytes) {
+        let kibibytes = u32::try_from(code.len() >> 10).unwrap_or(u32::MAX);
+        self.rate.wait(NonZeroU32::new(kibibytes).unwrap_or(NonZeroU32::MIN)).await;
     }
 
     /// Takes the code to send next. At the end of the queue the sending task ends.
