@@ -16,16 +16,30 @@ pub struct Histogram {
     sum: u64,
 }
 
+/// The nanoseconds of a time, and its bucket.
+#[inline]
+fn placed(time: Duration) -> (u64, usize) {
+    let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let micros = nanos.div_ceil(1000);
+    // The smallest power of two that is not below the time.
+    let bucket = u64::BITS - micros.saturating_sub(1).leading_zeros();
+    (nanos, (bucket as usize).min(BOUNDED))
+}
+
 impl Histogram {
     /// Adds a sample.
     #[inline]
     pub fn record(&mut self, time: Duration) {
-        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let micros = nanos.div_ceil(1000);
-        // The smallest power of two that is not below the time.
-        let bucket = u64::BITS - micros.saturating_sub(1).leading_zeros();
-        self.counts[(bucket as usize).min(BOUNDED)] += 1;
+        let (nanos, bucket) = placed(time);
+        self.counts[bucket] += 1;
         self.sum = self.sum.saturating_add(nanos);
+    }
+
+    /// Returns whether all samples may be at most this time.
+    pub fn is_within(&self, longest: Duration) -> bool {
+        let (nanos, bucket) = placed(longest);
+        let is_empty = self.counts[bucket + 1..].iter().all(|count| *count == 0);
+        is_empty && self.sum <= nanos.saturating_mul(self.count())
     }
 
     /// Adds the samples of another histogram.
@@ -104,6 +118,21 @@ mod tests {
         assert_eq!(
             (bucket_of(33_554_432_001), bucket_of(u64::MAX)),
             (f64::INFINITY, f64::INFINITY)
+        );
+    }
+
+    #[test]
+    fn samples_within_a_time_have_neither_a_later_bucket_nor_a_larger_sum() {
+        let mut histogram = Histogram::default();
+        assert!(histogram.is_within(Duration::ZERO));
+        [3, 5].into_iter().for_each(|millis| histogram.record(Duration::from_millis(millis)));
+        assert!(histogram.is_within(Duration::from_millis(5)));
+        assert!(!histogram.is_within(Duration::from_millis(4)));
+        histogram.sum = 11_000_000;
+        assert!(!histogram.is_within(Duration::from_millis(5)));
+        histogram.record(Duration::MAX);
+        assert!(
+            !histogram.is_within(Duration::from_secs(3600)) && histogram.is_within(Duration::MAX)
         );
     }
 

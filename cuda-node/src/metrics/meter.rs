@@ -7,7 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use cuda_core::{Error, protocol::Notice};
@@ -118,13 +118,16 @@ pub struct Meter {
     memory: AtomicU64,
     backlog: AtomicU64,
     backlog_bytes: AtomicU64,
+    since: Instant,
+    /// The operations of its session whose times its worker has reported: those in the queue, and those on the device.
+    timed: Mutex<[u64; 2]>,
 }
 
 impl Meter {
     /// Creates the meter of a lease.
     pub fn new(node: Arc<NodeMetrics>) -> Self {
-        let (lease, memory, backlog, backlog_bytes) = Default::default();
-        Self { node, lease, memory, backlog, backlog_bytes }
+        let (lease, memory, backlog, backlog_bytes, timed) = Default::default();
+        Self { node, lease, memory, backlog, backlog_bytes, since: Instant::now(), timed }
     }
 
     /// Returns the totals of the lease.
@@ -161,6 +164,22 @@ impl Meter {
                 self.add(1, |counters| &counters.failed);
             }
             _ => {}
+        }
+    }
+
+    /// Adds times of the session, as its worker has measured them. Drops times that cannot be true, because a hostile
+    /// worker would hide those of all other leases: more than the operations that were passed to it, or longer than this
+    /// meter exists. Times of operations that an earlier node has passed may be dropped too.
+    pub fn measured(&self, queue: &Histogram, device: &Histogram) {
+        let (times, mut timed) = ([queue, device], self.timed.lock());
+        let of_all = [0, 1].map(|part| timed[part].saturating_add(times[part].count()));
+        let passed = self.lease.operations().iter().sum();
+        let longest = self.since.elapsed();
+        if of_all.into_iter().all(|count| count <= passed)
+            && times.into_iter().all(|times| times.is_within(longest))
+        {
+            *timed = of_all;
+            self.node.merge(queue, device);
         }
     }
 
@@ -296,8 +315,8 @@ impl NodeMetrics {
         of(&mut self.latencies.lock()).record(time);
     }
 
-    /// Adds the times of a session that its worker has measured.
-    pub fn merge(&self, queue: &Histogram, device: &Histogram) {
+    /// Adds the times of a session.
+    fn merge(&self, queue: &Histogram, device: &Histogram) {
         let mut latencies = self.latencies.lock();
         latencies.session.queue.merge(queue);
         latencies.session.device.merge(device);
@@ -343,6 +362,35 @@ mod tests {
         assert_eq!(node.traffic.operations(), [0, 2, 0, 0, 0, 4, 0, 0]);
         assert_eq!((one.lease().uploaded(), node.traffic.uploaded()), (103, 206));
         assert_eq!((one.lease().output(), two.lease().output()), (0, 100));
+    }
+
+    /// Otherwise one report of a hostile worker hides the times of all other leases.
+    #[test]
+    fn times_that_cannot_be_true_are_dropped() {
+        let meter = Meter::new(Arc::default());
+        let mut tally = Tally::default();
+        tally.operations[0] = 2;
+        meter.passed(&tally);
+        let of = |times: &[Duration]| {
+            let mut histogram = Histogram::default();
+            times.iter().for_each(|time| histogram.record(*time));
+            histogram
+        };
+        let (none, short) = (of(&[]), Duration::from_nanos(1));
+        let counts = || {
+            let session = meter.node.latencies().session;
+            (session.queue.count(), session.device.count())
+        };
+        meter.measured(&of(&[short]), &none);
+        assert_eq!(counts(), (1, 0));
+        for (queue, device) in
+            [(of(&[short; 2]), none), (none, of(&[short; 3])), (none, of(&[Duration::MAX]))]
+        {
+            meter.measured(&queue, &device);
+            assert_eq!(counts(), (1, 0));
+        }
+        meter.measured(&of(&[short]), &of(&[short; 2]));
+        assert_eq!(counts(), (2, 2));
     }
 
     #[test]

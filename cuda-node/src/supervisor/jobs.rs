@@ -2,7 +2,7 @@
 //! is lost repeats its submit with the same id, and gets the answer of the first one.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashMap, VecDeque},
     io,
     sync::Arc,
     time::{Duration, Instant},
@@ -12,7 +12,6 @@ use bytes::Bytes;
 use cuda_core::protocol::Status;
 use cuda_lease::wire::{Submit, SubmitId, Submitted, WireError, put_frame};
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
@@ -105,7 +104,8 @@ type Answer = watch::Receiver<Option<Reply>>;
 /// The answers of the submits that wait or run, and of those that their clients have not acknowledged, by their ids.
 #[derive(Default)]
 struct Answers {
-    by_id: FxHashMap<SubmitId, Answer>,
+    /// With a secret of the hash table: clients choose the ids.
+    by_id: HashMap<SubmitId, Answer>,
     /// Those that have arrived, with the bytes that they allow. The oldest is the first.
     arrived: VecDeque<(SubmitId, u64)>,
 }
@@ -264,10 +264,12 @@ async fn serve(
         };
         let Some((place, queued)) = next else { return Ok(()) };
         meter.node.record(queued.at.elapsed(), |latencies| &mut latencies.submit.queue);
+        let begun = Instant::now();
         let (done, output) = run(&mut socket, blobs, &queued).await?;
         meter.set_memory(done.memory);
         if done.device_nanos > 0 {
-            let time = Duration::from_nanos(done.device_nanos);
+            // The worker may state any time.
+            let time = Duration::from_nanos(done.device_nanos).min(begun.elapsed());
             meter.node.record(time, |latencies| &mut latencies.submit.device);
         }
         meter.output(done.output_bytes);
@@ -390,9 +392,14 @@ mod tests {
 
     /// Serves one submit with this output, as the worker does.
     async fn serve_one(worker: &mut UnixStream, output: &[u8]) {
+        serve_with_time(worker, output, 1).await;
+    }
+
+    /// As [`serve_one`], for a submit that took this time.
+    async fn serve_with_time(worker: &mut UnixStream, output: &[u8], device_nanos: u64) {
         assert_eq!(read_frame(worker).await.unwrap().0, Submit::OPCODE);
         let output_bytes = output.len() as u64;
-        let (status, text, device_nanos, memory) = (Status::Ok, String::new(), 1, 0);
+        let (status, text, memory) = (Status::Ok, String::new(), 0);
         let done = JobDone { status, text, output_bytes, device_nanos, memory };
         let mut out = Vec::new();
         put_frame(&mut out, JobDone::OPCODE, 0, 0, |out| done.encode(out));
@@ -574,5 +581,25 @@ mod tests {
         assert!(replies.iter().all(|(number, status)| *status == expected(*number)), "{replies:?}");
         drop(jobs);
         _ = worker.await.unwrap();
+    }
+
+    #[test]
+    fn collisions_of_ids_cannot_be_foreseen() {
+        use std::hash::BuildHasher;
+        let hashed = || Answers::default().by_id.hasher().hash_one([1; 16]);
+        assert_ne!(hashed(), hashed());
+    }
+
+    /// Otherwise one answer of a hostile worker hides the times of all other leases.
+    #[tokio::test]
+    async fn device_time_of_a_submit_is_at_most_its_own_time() {
+        let (jobs, mut worker) = start();
+        let started = Instant::now();
+        let submitted = run(&jobs, submit(None, 8));
+        serve_with_time(&mut worker, b"x", u64::MAX).await;
+        submitted.await.unwrap().unwrap();
+        let device = jobs.meter.node.latencies().submit.device;
+        assert_eq!(device.count(), 1);
+        assert!(device.sum() <= started.elapsed().as_secs_f64(), "{} s", device.sum());
     }
 }

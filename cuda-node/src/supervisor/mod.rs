@@ -17,6 +17,7 @@ mod jobs;
 mod leases;
 mod memory_budget;
 mod operator;
+mod rate;
 mod reload;
 mod server;
 mod sessions;

@@ -1,26 +1,20 @@
 //! Limits for each tenant in the supervisor itself: connections, requests, and memory for frames that no lease is
 //! charged with.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
 };
 
 use cuda_core::protocol::Status;
 use cuda_lease::wire::FRAME_LIMIT;
-use governor::{
-    DefaultDirectRateLimiter, RateLimiter,
-    clock::{Clock, DefaultClock},
-};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tokio::sync::{MutexGuard, Semaphore, SemaphorePermit};
 
 use super::{
     memory_budget::{MemoryBudget, Reserved},
+    rate::Rate,
     streams::Refusal,
 };
 use crate::quotas::{Quotas, Tenant};
@@ -248,11 +242,11 @@ impl Account {
     /// # Errors
     /// The tenant has submitted too much within the last second.
     pub(super) fn submit(&self) -> Result<(), Refusal> {
-        let mut limits = self.limits.lock();
+        let limits = self.limits.lock();
         if limits.submits.admit().is_ok() {
             return Ok(());
         }
-        let (tenant, limit) = (&self.tenant, limits.submits.limit);
+        let (tenant, limit) = (&self.tenant, limits.submits.limit());
         let detail = format!(
             "tenant {tenant} has reached its limit (submits_per_second = {limit}); submit later"
         );
@@ -292,44 +286,9 @@ impl AccountLimits {
     }
 }
 
-/// A rate per second. The largest burst is as many as one second allows.
-struct Rate {
-    limit: u32,
-    /// `None` if the limit is 0 or `u32::MAX`.
-    limiter: Option<DefaultDirectRateLimiter>,
-}
-
-impl Rate {
-    /// A rate without a limit for `u32::MAX`, and one that allows nothing for 0.
-    fn new(limit: u32) -> Self {
-        let allowed = std::num::NonZeroU32::new(limit).filter(|limit| limit.get() != u32::MAX);
-        let limiter =
-            allowed.map(|allowed| RateLimiter::direct(governor::Quota::per_second(allowed)));
-        Self { limit, limiter }
-    }
-
-    fn set(&mut self, limit: u32) {
-        if self.limit != limit {
-            *self = Self::new(limit);
-        }
-    }
-
-    /// Counts one, or returns the time after which one is allowed.
-    fn admit(&mut self) -> Result<(), Duration> {
-        match &self.limiter {
-            Some(limiter) => {
-                let now = DefaultClock::default().now();
-                limiter.check().map_err(|not_until| not_until.wait_time_from(now))
-            }
-            None if self.limit == 0 => Err(Duration::MAX),
-            None => Ok(()),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::{future::poll_fn, pin::pin};
+    use std::{future::poll_fn, pin::pin, time::Duration};
 
     use super::*;
 

@@ -625,15 +625,15 @@ async fn session_in_turns(client: &mut RawClient) -> (u64, Bytes, Stream) {
     (granted.lease, granted.token, attached.0)
 }
 
-/// A client takes no events, so the worker's message that its work is complete waits behind them.
-#[test]
-fn session_whose_client_takes_no_events_gives_up_its_turn() {
+/// The worker's message that its work is complete waits behind events that the client does not take. If `resumes`, the
+/// client then resumes its session on a connection whose streams take no byte.
+fn session_without_a_reader_gives_up_its_turn(resumes: bool) {
     let node = Node::start(&["--spares", "0"]);
     let other = node.lease().exclusive(Exclusivity::Session).acquire_blocking().unwrap();
     check(&other);
     block_on(async {
         let mut client = RawClient::connect(&node.address).await;
-        let (_, _, mut stream) = session_in_turns(&mut client).await;
+        let (lease, token, mut stream) = session_in_turns(&mut client).await;
         let small = 16 << 10;
         command(&mut stream, 1, create_stream()).await;
         command(&mut stream, 2, allocate(small)).await;
@@ -642,6 +642,18 @@ fn session_whose_client_takes_no_events_gives_up_its_turn() {
         }
         // One event is there: the session has had a turn.
         stream.reply().await.unwrap();
+        let mut resumed = None;
+        if resumes {
+            let mut transport = TransportConfig::default();
+            transport.stream_receive_window(0u8.into());
+            transport.keep_alive_interval(Some(Duration::from_secs(1)));
+            let tight = RawClient::connect_tuned(&node.address, transport).await;
+            let mut stream = Stream::open(&tight.connection).await;
+            let (lane, is_resumed) = (Lane::Commands, true);
+            let attach = Attach { lease, token, lane, epoch: 1, is_resumed, received: 0 };
+            stream.frame(Attach::OPCODE, 0, 0, |out| attach.encode(out)).await;
+            resumed = Some((tight, stream));
+        }
         let (sender, done) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             check(&other);
@@ -649,6 +661,33 @@ fn session_whose_client_takes_no_events_gives_up_its_turn() {
         });
         let done = tokio::task::spawn_blocking(move || done.recv_timeout(LONG)).await.unwrap();
         assert!(done.is_ok(), "the other session has no turn");
+        drop(resumed);
+    });
+}
+
+#[test]
+fn session_whose_client_takes_no_events_gives_up_its_turn() {
+    session_without_a_reader_gives_up_its_turn(false);
+}
+
+#[test]
+fn session_whose_client_does_not_take_that_it_is_attached_gives_up_its_turn() {
+    session_without_a_reader_gives_up_its_turn(true);
+}
+
+/// Each resumption makes the worker send again what the client has not acknowledged.
+#[test]
+fn resumptions_of_a_session_are_limited_by_time() {
+    attack(async |node| {
+        let started = Instant::now();
+        let mut client = RawClient::connect(&node.address).await;
+        let (lease, token, _stream) = session(&mut client).await;
+        for _ in 0..20 {
+            let (_, reply) = client.resume(lease, token.clone(), Lane::Commands, 0).await;
+            assert_eq!(reply.unwrap().0, Attached::OPCODE);
+        }
+        // 16 connections at once, and two per second.
+        assert!(started.elapsed() >= Duration::from_millis(2500));
     });
 }
 

@@ -5,11 +5,12 @@
 //! them once on each connection.
 
 use std::{
+    num::NonZeroU32,
     ops::RangeInclusive,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use cuda_lease::{
     session::SessionError,
     wire::{Ack, Attached, Event, Frame, FrameBuffer, Frames, WireError, put_frame},
@@ -23,20 +24,31 @@ use tokio::{
 };
 
 use crate::{
-    supervisor::streams::{End, FrameStream, send_bytes, send_frame},
+    supervisor::{
+        rate::Rate,
+        streams::{End, FrameStream, send_bytes, send_reply},
+    },
     worker::{Resume, Resumed},
 };
 
-/// The bytes that a read of the worker's socket takes at most.
+/// The bytes that a read of the worker's socket makes room for.
 const READ: usize = 256 << 10;
 
-/// Batches for the client of fewer bytes are copied. `quinn` keeps a batch until the client has acknowledged it, and with a
-/// few bytes it would keep all of the memory that [`READ`] has.
-const SMALL: usize = 16 << 10;
+/// Batches for the client that have less than this part of their buffer are copied. `quinn` counts the bytes of a batch,
+/// and keeps all of its buffer until the client has acknowledged them. In front of them a hostile worker may have written
+/// frames for the supervisor.
+const SMALL_PART: usize = 4;
 
 /// The maximum number of batches of frames that wait for the worker, and of those that wait for the client. Each has at
 /// most 256 KiB and a frame.
 const BATCHES: usize = 32;
+
+/// The connections of a lane per second, after a burst of [`CONNECTIONS`]. Each one makes the worker send everything again
+/// that the client has not acknowledged.
+const CONNECTIONS_PER_SECOND: u32 = 2;
+
+/// The largest burst of connections of a lane: a client with a bad network connects again at once.
+const CONNECTIONS: u32 = 16;
 
 /// The maximum number of bytes of own events that wait.
 const OWN_EVENTS: usize = 4 << 20;
@@ -52,8 +64,8 @@ pub(super) struct Lane {
     filled: Notify,
     /// Counts connections. A task stops when a later connection has attached the lane.
     attached: watch::Sender<u64>,
-    /// Locked by the task that serves the lane on the current connection.
-    serving: tokio::sync::Mutex<()>,
+    /// Locked by the task that serves the lane on the current connection. The rate of connections.
+    serving: tokio::sync::Mutex<Rate>,
     to_worker: mpsc::Sender<Bytes>,
     /// The number of the last frame that was passed to the worker.
     passed: AtomicU64,
@@ -99,7 +111,7 @@ impl Lane {
             client: Mutex::default(),
             filled: Notify::new(),
             attached: watch::Sender::new(0),
-            serving: tokio::sync::Mutex::default(),
+            serving: tokio::sync::Mutex::new(Rate::with_burst(CONNECTIONS_PER_SECOND, CONNECTIONS)),
             to_worker,
             passed: AtomicU64::new(0),
             admission: watch::Sender::new(Admission::Open),
@@ -132,8 +144,8 @@ impl Lane {
         self.admission.send_replace(Admission::Closed);
     }
 
-    /// Passes frames to the worker, or lets them wait.
-    pub(super) fn set_running(&self, is_running: bool) {
+    /// Passes frames to the worker, or lets them wait. Returns whether this is a change.
+    pub(super) fn set_running(&self, is_running: bool) -> bool {
         self.admission.send_if_modified(|admission| {
             let wanted = if is_running { Admission::Open } else { Admission::Paused };
             let is_change = *admission != Admission::Closed && *admission != wanted;
@@ -141,7 +153,7 @@ impl Lane {
                 *admission = wanted;
             }
             is_change
-        });
+        })
     }
 
     /// Passes frames of the worker on, until its socket ends. `take` takes frames that are not for the client.
@@ -150,15 +162,22 @@ impl Lane {
         mut socket: OwnedReadHalf,
         mut take: impl FnMut(&Frame<'_>) -> bool,
     ) {
-        let mut buffer = FrameBuffer::default();
+        let (mut buffer, mut capacity) = (FrameBuffer::default(), 0);
         loop {
-            buffer.buffer().reserve(READ);
-            match socket.read_buf(buffer.buffer()).await {
+            let bytes = buffer.buffer();
+            if !bytes.try_reclaim(READ) {
+                // `reserve` could double the capacity.
+                let mut larger = BytesMut::with_capacity(bytes.len() + READ);
+                larger.extend_from_slice(bytes);
+                *bytes = larger;
+                capacity = bytes.capacity();
+            }
+            match socket.read_buf(bytes).await {
                 Ok(0) | Err(_) => break,
                 Ok(_) => {}
             }
             match buffer.take() {
-                Ok(frames) => self.forward(&frames, &mut take).await,
+                Ok(frames) => self.forward(&frames, capacity, &mut take).await,
                 Err(error) => {
                     tracing::error!(%error, "a worker broke the protocol");
                     break;
@@ -171,15 +190,20 @@ impl Lane {
         client.resumed = None;
     }
 
-    /// Passes frames of the worker to the client that is connected.
-    async fn forward(&self, frames: &Frames, take: &mut impl FnMut(&Frame<'_>) -> bool) {
+    /// Passes frames of the worker to the client that is connected. Their buffer has this capacity.
+    async fn forward(
+        &self,
+        frames: &Frames,
+        capacity: usize,
+        take: &mut impl FnMut(&Frame<'_>) -> bool,
+    ) {
         // Usually all frames are for the client, and nothing is copied.
         let bytes = frames.bytes();
         let (mut start, mut at) = (0, 0);
         for frame in frames.iter() {
             let is_resumed = frame.header.opcode == Resumed::OPCODE;
             if is_resumed || take(&frame) {
-                self.send(bytes.slice(start..at)).await;
+                self.send(bytes.slice(start..at), capacity).await;
                 start = at + frame.bytes.len();
             }
             if is_resumed && let Ok(resumed) = Resumed::decode(frame.body) {
@@ -189,12 +213,12 @@ impl Lane {
             }
             at += frame.bytes.len();
         }
-        self.send(bytes.slice(start..)).await;
+        self.send(bytes.slice(start..), capacity).await;
     }
 
     /// Sends frames of the worker to the client. Without a connection they are dropped, because the next one gets them
     /// again.
-    async fn send(&self, frames: Bytes) {
+    async fn send(&self, frames: Bytes, capacity: usize) {
         if frames.is_empty() {
             return;
         }
@@ -203,8 +227,8 @@ impl Lane {
             client.frames.clone().filter(|_| client.resumed.is_none())
         };
         if let Some(sender) = sender {
-            let frames =
-                if frames.len() < SMALL { Bytes::copy_from_slice(&frames) } else { frames };
+            let is_small = frames.len() < capacity / SMALL_PART;
+            let frames = if is_small { Bytes::copy_from_slice(&frames) } else { frames };
             _ = sender.send(frames).await;
         }
     }
@@ -229,10 +253,12 @@ impl Lane {
         let superseded = async { _ = superseded.wait_for(|count| *count > number).await };
         let serve = async {
             // The task of an earlier connection ends first.
-            let _serving = self.serving.lock().await;
+            let connections = self.serving.lock().await;
+            connections.wait(NonZeroU32::MIN).await;
             let (received, mut frames) = self.attach(resume).await?;
-            send_frame(&mut send, Attached::OPCODE, 0, |out| Attached { received }.encode(out))
-                .await?;
+            // The frames of the worker wait behind this reply, as behind all that `write_client` sends.
+            let attached = |out: &mut Vec<u8>| Attached { received }.encode(out);
+            send_reply(&mut send, Attached::OPCODE, 0, attached, Bytes::new()).await?;
             own().iter().for_each(|event| self.push(event));
             tokio::try_join!(
                 self.write_client(&mut send, &mut frames),
@@ -316,22 +342,40 @@ impl Lane {
         seen: &mut impl FnMut(&Frames, u64),
     ) -> Result<(), End> {
         loop {
-            // There is no `.await` between taking frames and sending them, so a task that is cancelled has either
-            // passed frames on or leaves them to the client, which sends them again.
             let Ok(place) = self.to_worker.reserve().await else {
                 // The worker has exited, and the client gets the reason.
                 return std::future::pending().await;
             };
-            let admission = self.admitted(!stream.buffer().is_empty()).await;
-            let frames = stream.buffer().take()?;
-            let last = self.check(&frames)?;
-            if admission == Admission::Open && !frames.bytes().is_empty() {
-                place.send(frames.bytes().clone());
-                let before = self.passed.fetch_max(last, Ordering::AcqRel);
-                seen(&frames, before);
+            if self.pass(stream.buffer(), place, seen)? {
+                stream.fill().await?;
+            } else {
+                self.admitted().await;
             }
-            stream.fill().await?;
         }
+    }
+
+    /// Passes the frames that have arrived to the worker, or discards them. Returns `false` if they wait, because the session
+    /// is paused. There is no `.await` between taking frames and sending them, so a task that is cancelled has either
+    /// passed frames on or leaves them to the client, which sends them again.
+    fn pass(
+        &self,
+        buffer: &mut FrameBuffer,
+        place: mpsc::Permit<'_, Bytes>,
+        seen: &mut impl FnMut(&Frames, u64),
+    ) -> Result<bool, WireError> {
+        // `set_running` waits for this lock. So after it no frames pass, and `seen` knows of those before it.
+        let admission = self.admission.borrow();
+        if *admission == Admission::Paused && !buffer.is_empty() {
+            return Ok(false);
+        }
+        let frames = buffer.take()?;
+        let last = self.check(&frames)?;
+        if *admission == Admission::Open && !frames.bytes().is_empty() {
+            place.send(frames.bytes().clone());
+            let before = self.passed.fetch_max(last, Ordering::AcqRel);
+            seen(&frames, before);
+        }
+        Ok(true)
     }
 
     /// Checks that the client may send frames here. Returns the number of the last one. The worker checks the numbers.
@@ -359,19 +403,14 @@ impl Lane {
         self.is_waiting.load(Ordering::SeqCst)
     }
 
-    /// Waits while the session is paused.
-    async fn admitted(&self, has_frames: bool) -> Admission {
-        let now = *self.admission.borrow();
-        if now != Admission::Paused || !has_frames {
-            return now;
-        }
+    /// Waits with frames while the session is paused.
+    async fn admitted(&self) {
         // Before the notification: see `Session::report_waiting`.
         self.is_waiting.store(true, Ordering::SeqCst);
         let _waiting = Waiting(&self.is_waiting);
         self.waits.notify_one();
         let mut admission = self.admission.subscribe();
-        let admitted = admission.wait_for(|admission| *admission != Admission::Paused).await;
-        admitted.map_or(Admission::Closed, |admission| *admission)
+        _ = admission.wait_for(|admission| *admission != Admission::Paused).await;
     }
 }
 
@@ -399,26 +438,62 @@ mod tests {
 
     use super::*;
 
-    /// A client that acknowledges no packets keeps all batches in memory.
+    /// Whether a batch keeps more memory than [`SMALL_PART`] times its bytes, also in front of it.
+    fn keeps_much(batch: Bytes) -> bool {
+        let bytes = batch.len();
+        let Ok(mut batch) = batch.try_into_mut() else { return true };
+        batch.clear();
+        batch.try_reclaim(SMALL_PART * bytes + 1)
+    }
+
+    /// A client that acknowledges no packets keeps all batches in memory. A hostile worker writes frames for the supervisor
+    /// in front of them.
     #[tokio::test]
     async fn small_batches_of_the_worker_keep_little_memory() {
-        let (lane, _to_worker) = Lane::new(1, 0..=u16::MAX);
-        let (socket, mut worker) = UnixStream::pair().unwrap();
-        let (sender, mut batches) = mpsc::channel(BATCHES);
-        *lane.client.lock() = Client { frames: Some(sender), ..Client::default() };
-        let (socket, _) = socket.into_split();
-        let write = async {
-            let mut kept = Vec::new();
-            for number in 1..=100 {
-                send_frame(&mut worker, Ack::OPCODE, number, |_| {}).await.unwrap();
-                kept.push(batches.recv().await.unwrap());
+        for (own, of_client) in [(None, 0), (None, 16 << 10), (Some(1 << 20), 64 << 10)] {
+            let (lane, _to_worker) = Lane::new(1, 0..=u16::MAX);
+            let (socket, mut worker) = UnixStream::pair().unwrap();
+            let (sender, mut batches) = mpsc::channel(BATCHES);
+            *lane.client.lock() = Client { frames: Some(sender), ..Client::default() };
+            let (socket, _) = socket.into_split();
+            let mut out = Vec::new();
+            for (number, bytes) in own.into_iter().map(|own| (0, own)).chain([(1, of_client)]) {
+                put_frame(&mut out, Ack::OPCODE, 0, number, |out| out.resize(out.len() + bytes, 1));
             }
-            drop(worker);
-            kept
-        };
-        let ((), kept) = tokio::join!(lane.read_worker(socket, |_| false), write);
-        let memory = |batch: Bytes| batch.try_into_mut().map_or(READ, |batch| batch.capacity());
-        let memory: usize = kept.into_iter().map(memory).sum();
-        assert!(memory < 100 * 100, "they keep {memory} bytes");
+            let write = async {
+                let mut kept = Vec::new();
+                for _ in 0..20 {
+                    worker.write_all(&out).await.unwrap();
+                    kept.push(batches.recv().await.unwrap());
+                }
+                drop(worker);
+                kept
+            };
+            let take = |frame: &Frame<'_>| frame.header.sequence == 0;
+            let ((), kept) = tokio::join!(lane.read_worker(socket, take), write);
+            assert!(!kept.into_iter().any(keeps_much), "{own:?}, {of_client}");
+        }
+    }
+
+    /// Otherwise a batch runs while another session has the turn.
+    #[test]
+    fn lane_that_has_closed_passes_no_batch() {
+        let (lane, mut to_worker) = Lane::new(1, 0..=u16::MAX);
+        let (mut buffer, mut frame) = (FrameBuffer::default(), Vec::new());
+        put_frame(&mut frame, Ack::OPCODE, 0, 0, |_| {});
+        let place = || lane.to_worker.try_reserve().unwrap();
+        buffer.extend(&frame);
+        std::thread::scope(|scope| {
+            let mut closes_meanwhile = |_: &Frames, _| {
+                let closing = scope.spawn(|| lane.set_running(false));
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                assert!(!closing.is_finished());
+            };
+            assert!(lane.pass(&mut buffer, place(), &mut closes_meanwhile).unwrap());
+        });
+        to_worker.try_recv().unwrap();
+        buffer.extend(&frame);
+        assert!(!lane.pass(&mut buffer, place(), &mut |_, _| panic!("a batch passes")).unwrap());
+        assert_eq!(buffer.buffer().len(), frame.len());
     }
 }

@@ -49,7 +49,7 @@ pub(super) struct Session {
     bulk: Lane,
     code: ModuleCode,
     meter: Arc<Meter>,
-    /// Set to true when the worker has exited.
+    /// Set to true when the worker has exited, or is to be killed.
     ended: tokio::sync::watch::Sender<bool>,
     /// The announcement of the end of the lease.
     ending: Mutex<Option<Event>>,
@@ -130,8 +130,13 @@ impl Session {
         let cause = self.cause.lock().get_or_insert(cause).clone();
         // The worker may have written any text.
         tracing::info!(cause = logged(&cause.to_string()), "a session has ended");
+        self.lost(cause);
+    }
+
+    /// Tells the client that the session is lost, and the lease table, which kills the worker if it lives.
+    fn lost(&self, error: Error) {
         self.ended.send_replace(true);
-        self.commands.push(&Notice::Lost { error: cause }.into());
+        self.commands.push(&Notice::Lost { error }.into());
     }
 
     /// The worker is gone. The client has a while for the rest of its events, also if it does not take those in front of
@@ -197,7 +202,7 @@ impl Session {
             }
             (Measured::OPCODE, _) => {
                 if let Ok(measured) = Measured::decode(frame.body) {
-                    self.meter.node.merge(&measured.queue, &measured.device);
+                    self.meter.measured(&measured.queue, &measured.device);
                     self.meter.set_memory(measured.memory);
                     self.meter.set_backlog(measured.backlog, measured.backlog_bytes);
                 }
@@ -221,6 +226,10 @@ impl Session {
 
     /// Gets code for the worker.
     fn request_code(self: &Arc<Self>, hash: Hash) {
+        // A hostile worker asks until it is killed.
+        if *self.ended.borrow() {
+            return;
+        }
         match self.code.request(hash) {
             Ok(CodeStep::Nothing) => {}
             Ok(CodeStep::Ask) => self.commands.push(&Event::NeedBlob { hash }),
@@ -231,7 +240,7 @@ impl Session {
                 let error = Error::Remote { address, status, detail };
                 self.end(error.clone());
                 self.commands.stop_admission();
-                self.commands.push(&Notice::Lost { error }.into());
+                self.lost(error);
             }
         }
     }
@@ -252,7 +261,7 @@ impl Session {
         }
     }
 
-    /// Waits until the worker has exited.
+    /// Waits until the worker has exited, or is to be killed.
     pub(super) async fn ended(&self) {
         _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
@@ -343,6 +352,7 @@ impl Session {
 
     /// Sends the code of a module to the worker. Returns `false` if the worker has ended.
     async fn send_code(&self, hash: Hash, code: &Bytes) -> bool {
+        self.code.may_send(code).await;
         let total = code.len() as u64;
         let mut at = 0;
         loop {
@@ -382,8 +392,8 @@ pub(super) struct Turns {
     has_passed: Notify,
     /// The commands after which the worker was drained.
     drained: AtomicU64,
-    /// Set while the session does not have the turn.
-    is_paused: AtomicBool,
+    /// Whether the session does not have the turn. Locked while the lane opens or closes.
+    is_paused: Mutex<bool>,
     report: Box<dyn Fn(Turn) + Send + Sync>,
 }
 
@@ -395,7 +405,7 @@ impl Turns {
             passed: AtomicU64::new(first),
             has_passed: Notify::new(),
             drained: AtomicU64::new(first),
-            is_paused: AtomicBool::new(false),
+            is_paused: Mutex::new(true),
             report: Box::new(report),
         }
     }
@@ -415,9 +425,9 @@ impl Turns {
         self.passed.load(Ordering::SeqCst)
     }
 
-    /// The worker has completed everything up to a request. `set_running` opens or closes the lane of commands. Returns
-    /// whether the session has reported that it is idle.
-    fn drained(&self, request: u64, set_running: impl Fn(bool)) -> bool {
+    /// The worker has completed everything up to a request. `set_running` opens or closes the lane of commands, and returns
+    /// whether that is a change. Returns whether the session has reported that it is idle.
+    fn drained(&self, request: u64, set_running: impl Fn(bool) -> bool) -> bool {
         let passed = self.passed.load(Ordering::SeqCst);
         // A hostile worker may answer again and again, or what it was not asked.
         if request > passed || self.drained.fetch_max(request, Ordering::SeqCst) >= request {
@@ -426,23 +436,26 @@ impl Turns {
         if passed != request {
             return false;
         }
+        let is_paused = self.is_paused.lock();
         set_running(false);
         // A command may have passed just before that.
         let is_idle = self.passed.load(Ordering::SeqCst) == request;
         if is_idle {
             self.report(Turn::Idle);
-        } else if !self.is_paused.load(Ordering::SeqCst) {
+        } else if !*is_paused {
             set_running(true);
         }
         is_idle
     }
 
     /// Applies `RunSession` or `PauseSession` of the lease table.
-    fn set(&self, has_turn: bool, set_running: impl Fn(bool)) {
-        self.is_paused.store(!has_turn, Ordering::SeqCst);
-        set_running(has_turn);
+    fn set(&self, has_turn: bool, set_running: impl Fn(bool) -> bool) {
+        let mut is_paused = self.is_paused.lock();
+        *is_paused = !has_turn;
+        let is_change = set_running(has_turn);
         let is_idle = self.drained.load(Ordering::SeqCst) == self.passed.load(Ordering::SeqCst);
-        if !has_turn && is_idle {
+        // If the lane is closed already, the session has reported that. A second report would end its next turn.
+        if !has_turn && is_change && is_idle {
             self.report(Turn::Idle);
         }
     }
@@ -457,6 +470,17 @@ mod tests {
     use super::*;
     use crate::supervisor::blobs::BlobStore;
 
+    /// A session whose worker is the test, which has the other ends of its lanes.
+    fn of_test(turns: Option<Turns>) -> (Arc<Session>, [tokio::net::UnixStream; 2]) {
+        let [commands, bulk] = [(); 2].map(|()| tokio::net::UnixStream::pair().unwrap());
+        let died = Box::new(|| Error::setting("a test", "died"));
+        let terms = SessionTerms { epoch: 1, died, span: Span::none() };
+        let blobs = Arc::<BlobStore>::default().of(&Tenant::local());
+        let meter = Arc::new(Meter::new(Arc::default()));
+        let session = Session::start(terms, (commands.0, bulk.0), blobs, meter, turns);
+        (session, [commands.1, bulk.1])
+    }
+
     #[test]
     fn turn_is_given_back_when_everything_is_complete() {
         let reports = Arc::new(Mutex::new(Vec::new()));
@@ -468,13 +492,39 @@ mod tests {
         turns.drained(request, |_| panic!("a command is in flight"));
         assert!(reports.lock().unwrap().is_empty());
         let lane = Mutex::new(true);
-        assert!(turns.drained(turns.request(), |is_running| *lane.lock().unwrap() = is_running));
+        let set_running =
+            |is_running| std::mem::replace(&mut *lane.lock().unwrap(), is_running) != is_running;
+        assert!(turns.drained(turns.request(), set_running));
         assert!(!*lane.lock().unwrap());
+        turns.set(false, set_running);
         // The worker answers once more, and what it was not asked.
         for request in [turns.request(), 0, turns.request() + 1, turns.request()] {
             assert!(!turns.drained(request, |_| panic!("the answer has an effect")));
         }
         assert_eq!((*reports.lock().unwrap()).as_slice(), [Turn::Idle]);
+    }
+
+    /// Otherwise a session goes on without the turn.
+    #[test]
+    fn lane_stays_closed_that_is_paused_while_a_late_command_opens_it() {
+        let (turns, lane) = (Turns::new(|_| ()), Mutex::new(true));
+        let change =
+            |is_running| std::mem::replace(&mut *lane.lock().unwrap(), is_running) != is_running;
+        turns.set(true, change);
+        turns.pass();
+        std::thread::scope(|scope| {
+            let set_running = |is_running| {
+                if is_running {
+                    scope.spawn(|| turns.set(false, change));
+                    std::thread::sleep(std::time::Duration::from_millis(50));
+                } else {
+                    turns.pass();
+                }
+                change(is_running)
+            };
+            assert!(!turns.drained(turns.request(), set_running));
+        });
+        assert!(!*lane.lock().unwrap());
     }
 
     /// Otherwise two sessions run at a time after a restart of the node.
@@ -492,7 +542,7 @@ mod tests {
         }
         // The numbers of earlier versions begin at 0.
         assert!(!turns.drained(1, |_| panic!("the answer has an effect")));
-        assert!(turns.drained(turns.request(), |_| ()));
+        assert!(turns.drained(turns.request(), |_| true));
         assert_eq!((*reports.lock().unwrap()).as_slice(), [Turn::Idle]);
     }
 
@@ -526,18 +576,13 @@ mod tests {
     /// Otherwise the session keeps the turn from others for a time slice, without work.
     #[tokio::test]
     async fn acknowledgement_alone_gives_the_turn_back() {
-        let [mut commands, bulk] = [(); 2].map(|()| tokio::net::UnixStream::pair().unwrap());
-        let died = Box::new(|| Error::setting("a test", "died"));
-        let terms = SessionTerms { epoch: 1, died, span: Span::none() };
-        let blobs = Arc::<BlobStore>::default().of(&Tenant::local());
-        let (meter, turns) = (Arc::new(Meter::new(Arc::default())), Turns::new(|_| ()));
-        let session = Session::start(terms, (commands.0, bulk.0), blobs, meter, Some(turns));
+        let (session, [mut commands, _bulk]) = of_test(Some(Turns::new(|_| ())));
         let mut acknowledgement = Vec::new();
         put_frame(&mut acknowledgement, Ack::OPCODE, 0, 0, |out| Ack { received: 0 }.encode(out));
         let mut buffer = wire::FrameBuffer::default();
         buffer.extend(&acknowledgement);
         session.count(wire::Lane::Commands, &buffer.take().unwrap(), 0);
-        let drain = crate::supervisor::streams::read_frame(&mut commands.1);
+        let drain = crate::supervisor::streams::read_frame(&mut commands);
         let drain = tokio::time::timeout(std::time::Duration::from_secs(30), drain);
         let (opcode, _) = drain.await.expect("the worker is not asked").unwrap();
         assert_eq!(opcode, Drain::OPCODE);
@@ -548,8 +593,48 @@ mod tests {
         let reports = Arc::new(Mutex::new(Vec::new()));
         let own = reports.clone();
         let turns = Turns::new(move |turn| own.lock().unwrap().push(turn));
-        turns.set(true, |_| ());
-        turns.set(false, |_| ());
+        turns.set(true, |_| true);
+        turns.set(false, |_| true);
         assert_eq!((*reports.lock().unwrap()).as_slice(), [Turn::Idle]);
+    }
+
+    /// Otherwise its requests fill the memory of the supervisor while a client keeps the lease.
+    #[tokio::test]
+    async fn session_ends_whose_worker_asks_for_code_without_end() {
+        use tokio::io::AsyncWriteExt;
+        let (session, [mut commands, _bulk]) = of_test(None);
+        let mut requests = Vec::new();
+        for number in 0..10_000u64 {
+            let mut hash = [0; 32];
+            hash[..8].copy_from_slice(&number.to_le_bytes());
+            put_frame(&mut requests, NeedCode::OPCODE, 0, 0, |out| NeedCode { hash }.encode(out));
+        }
+        commands.write_all(&requests).await.unwrap();
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(30), session.ended());
+        ended.await.expect("the worker lives on");
+        let cause = session.cause.lock().clone().unwrap();
+        assert!(cause.to_string().contains("wait for their code"), "{cause}");
+    }
+
+    /// A client loads a module again and again, with a few bytes each time.
+    #[tokio::test]
+    async fn code_for_a_worker_is_limited_by_time() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        const BYTES: usize = 60 << 20;
+        let (session, [mut commands, _bulk]) = of_test(None);
+        let hash = [1; 32];
+        session.blob_arrived(hash, vec![0; BYTES].into());
+        let (started, mut buffer) = (std::time::Instant::now(), vec![0; 1 << 20]);
+        for _ in 0..12 {
+            let mut request = Vec::new();
+            put_frame(&mut request, NeedCode::OPCODE, 0, 0, |out| NeedCode { hash }.encode(out));
+            commands.write_all(&request).await.unwrap();
+            let mut read = 0;
+            while read < BYTES {
+                read += commands.read(&mut buffer).await.unwrap();
+            }
+        }
+        // 512 MiB at once, and 64 MiB per second.
+        assert!(started.elapsed() >= std::time::Duration::from_secs(3));
     }
 }

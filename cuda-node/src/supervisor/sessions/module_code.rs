@@ -4,31 +4,43 @@
 //! is queued for the worker. If not, the client is asked for it, also if it was before, because the client forgets the
 //! code of a load that its user cancels. The client ignores requests for code that it is sending.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{HashSet, VecDeque},
+    num::NonZeroU32,
+    sync::Arc,
+};
 
 use bytes::Bytes;
 use cuda_lease::{session::SessionError, wire::Hash};
 use parking_lot::Mutex;
-use rustc_hash::FxHashSet;
 
-use crate::supervisor::blobs::Blobs;
+use crate::supervisor::{blobs::Blobs, rate::Rate};
 
 /// The maximum number of hashes that wait for the client, and of those that wait for the worker.
 const LIMIT: usize = 4096;
 
+/// The code that a worker gets per second after a burst of [`BURST`], in KiB. A client may load the same module again and
+/// again with a few bytes.
+const PER_SECOND: u32 = 64 << 10;
+
+/// The largest burst of code, in KiB: twice as much as the modules of a lease may have at a time.
+const BURST: u32 = 512 << 10;
+
 /// The code that a session waits for. One task at a time sends code to the worker.
 pub(super) struct ModuleCode {
     blobs: Arc<Blobs>,
+    rate: Rate,
     state: Mutex<State>,
 }
 
+/// The hash tables have a secret: workers and clients make up hashes, and choose ones that collide otherwise.
 #[derive(Default)]
 struct State {
     /// Hashes that the client was asked for.
-    wanted: FxHashSet<Hash>,
+    wanted: HashSet<Hash>,
     /// Hashes whose code the worker gets next. A hash occurs once.
     queue: VecDeque<Hash>,
-    queued: FxHashSet<Hash>,
+    queued: HashSet<Hash>,
     /// Whether a task sends the queue.
     is_sending: bool,
 }
@@ -53,7 +65,7 @@ pub(super) enum Next {
 
 impl ModuleCode {
     pub(super) fn new(blobs: Arc<Blobs>) -> Self {
-        Self { blobs, state: Mutex::default() }
+        Self { blobs, rate: Rate::with_burst(PER_SECOND, BURST), state: Mutex::default() }
     }
 
     /// The worker needs code.
@@ -63,17 +75,17 @@ impl ModuleCode {
     pub(super) fn request(&self, hash: Hash) -> Result<CodeStep, SessionError> {
         let is_known = self.blobs.get(&hash).is_some();
         let mut state = self.state.lock();
-        let step = if is_known {
-            state.enqueue(hash)
-        } else {
-            state.wanted.insert(hash);
-            CodeStep::Ask
-        };
-        if state.wanted.len() > LIMIT || state.queue.len() > LIMIT {
+        let has_asked = if is_known { &state.queued } else { &state.wanted }.contains(&hash);
+        // A hash of one moves to the other whatever that has, so both together have at most twice as many.
+        if !has_asked && (state.wanted.len() >= LIMIT || state.queue.len() >= LIMIT) {
             let message = format!("more than {LIMIT} modules wait for their code");
             return Err(SessionError::Command(message));
         }
-        Ok(step)
+        if is_known {
+            return Ok(state.enqueue(hash));
+        }
+        state.wanted.insert(hash);
+        Ok(CodeStep::Ask)
     }
 
     /// The client has sent code.
@@ -86,6 +98,12 @@ impl ModuleCode {
     /// The hashes that the client was asked for.
     pub(super) fn wanted(&self) -> Vec<Hash> {
         self.state.lock().wanted.iter().copied().collect()
+    }
+
+    /// Waits until the worker may get this code.
+    pub(super) async fn may_send(&self, code: &Bytes) {
+        let kibibytes = u32::try_from(code.len() >> 10).unwrap_or(u32::MAX);
+        self.rate.wait(NonZeroU32::new(kibibytes).unwrap_or(NonZeroU32::MIN)).await;
     }
 
     /// Takes the code to send next. At the end of the queue the sending task ends.
@@ -154,8 +172,13 @@ mod tests {
     #[test]
     fn modules_that_wait_for_code_are_limited() {
         let code = ModuleCode::new(blobs());
-        let refused = (0..2 * LIMIT).find_map(|index| code.request(hash(index)).err()).unwrap();
-        assert!(refused.to_string().contains("wait for their code"), "{refused}");
+        assert!((0..LIMIT).all(|index| code.request(hash(index)).is_ok()));
+        for index in LIMIT..2 * LIMIT {
+            let refused = code.request(hash(index)).unwrap_err();
+            assert!(refused.to_string().contains("wait for their code"), "{refused}");
+        }
+        assert_eq!(code.wanted().len(), LIMIT);
+        assert_eq!(code.request(hash(0)).unwrap(), CodeStep::Ask);
     }
 
     #[test]
@@ -167,5 +190,16 @@ mod tests {
         assert!(matches!(code.next(), Some(Next::Ask(asked)) if asked == hash(1)));
         assert_eq!(code.arrived(hash(1), Bytes::from_static(b"code")), CodeStep::Nothing);
         assert!(matches!(code.next(), Some(Next::Code(..))));
+    }
+
+    #[test]
+    fn collisions_of_hashes_cannot_be_foreseen() {
+        use std::hash::BuildHasher;
+        let hashed = || {
+            let State { wanted, queued, .. } = State::default();
+            [wanted.hasher().hash_one(hash(1)), queued.hasher().hash_one(hash(1))]
+        };
+        let ([wanted, queued], others) = (hashed(), hashed());
+        assert!(wanted != others[0] && queued != others[1]);
     }
 }
