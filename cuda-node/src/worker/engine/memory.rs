@@ -4,7 +4,10 @@
 //! reserves at most the peak of a pool's bytes in use, so the sum of the peaks stays within the quota too: before it
 //! would exceed it, the other pools are trimmed, and their peaks begin again.
 
-use std::sync::{Arc, atomic::AtomicUsize};
+use std::{
+    collections::hash_map::Entry,
+    sync::{Arc, atomic::AtomicUsize},
+};
 
 use cuda_core::{
     Error,
@@ -12,7 +15,7 @@ use cuda_core::{
     protocol::{AllocId, ModuleId, PoolId, Use, Work},
 };
 use cuda_lease::{session::SessionError, wire::features::MAX_POOLS};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::state::violation;
 use crate::worker::{graphs::NodeAccess, quota::Charge};
@@ -27,13 +30,21 @@ const POOL_LIMIT: usize = 1024;
 /// with ids that it makes up.
 #[derive(Default)]
 pub(super) struct Objects {
-    /// The memory of each allocation. `None` before it is made, for one that could not be made, and for a variable.
-    charges: FxHashMap<AllocId, Option<Charge>>,
-    /// The allocations that were announced and are neither made nor refused.
-    pending: FxHashSet<AllocId>,
+    known: FxHashMap<AllocId, Object>,
+    /// The variables of each module. They end with it, so no other object has one of these ids meanwhile.
     variables: FxHashMap<ModuleId, Vec<AllocId>>,
     /// The write sets of submissions that were refused.
     poison: Poison,
+}
+
+/// An allocation or a named variable.
+enum Object {
+    /// An allocation that was announced and is neither made nor refused.
+    Pending,
+    Made(Charge),
+    Refused,
+    /// A variable, also one that the backend does not have.
+    Variable,
 }
 
 impl Objects {
@@ -42,17 +53,18 @@ impl Objects {
     /// # Errors
     /// It exists, or there are too many.
     pub(super) fn announce(&mut self, id: AllocId) -> Result<(), SessionError> {
-        self.add(id)?;
-        self.pending.insert(id);
-        Ok(())
+        self.add(id, Object::Pending)
     }
 
-    fn add(&mut self, id: AllocId) -> Result<(), SessionError> {
-        if self.charges.insert(id, None).is_some() {
-            return Err(violation(format!("the id of allocation {} is already in use", id.0)));
-        }
-        if self.charges.len() > OBJECT_LIMIT {
+    fn add(&mut self, id: AllocId, object: Object) -> Result<(), SessionError> {
+        if self.known.len() >= OBJECT_LIMIT {
             return Err(violation(format!("more than {OBJECT_LIMIT} allocations exist")));
+        }
+        match self.known.entry(id) {
+            Entry::Vacant(entry) => _ = entry.insert(object),
+            Entry::Occupied(_) => {
+                return Err(violation(format!("the id of allocation {} is already in use", id.0)));
+            }
         }
         Ok(())
     }
@@ -62,39 +74,51 @@ impl Objects {
     /// # Errors
     /// As [`announce`](Self::announce).
     pub(super) fn name(&mut self, module: ModuleId, variable: AllocId) -> Result<(), SessionError> {
-        self.add(variable)?;
+        self.add(variable, Object::Variable)?;
         self.variables.entry(module).or_default().push(variable);
         Ok(())
     }
 
     /// Records that an allocation was made.
     pub(super) fn made(&mut self, id: AllocId, charge: Charge) {
-        self.pending.remove(&id);
-        self.charges.insert(id, Some(charge));
+        self.known.insert(id, Object::Made(charge));
     }
 
     /// Records that an allocation was refused: its contents are lost.
     pub(super) fn refused(&mut self, id: AllocId, error: &Error) {
-        self.pending.remove(&id);
+        self.known.insert(id, Object::Refused);
         self.spread_over(id, error);
     }
 
     /// Whether an allocation will be made later.
     pub(super) fn is_pending(&self, id: AllocId) -> bool {
-        self.pending.contains(&id)
+        matches!(self.known.get(&id), Some(Object::Pending))
     }
 
-    /// Removes an allocation. Returns its memory.
+    /// Whether this is a variable, which only the end of its module frees.
+    pub(super) fn is_variable(&self, id: AllocId) -> bool {
+        matches!(self.known.get(&id), Some(Object::Variable))
+    }
+
+    /// Removes an allocation, which is not pending. Returns its memory. Returns `None` for any other id: the backend has
+    /// no allocation to free.
     pub(super) fn remove(&mut self, id: AllocId) -> Option<Charge> {
+        if self.is_variable(id) {
+            return None;
+        }
         self.poison.forget(id);
-        self.pending.remove(&id);
-        self.charges.remove(&id).flatten()
+        match self.known.remove(&id) {
+            Some(Object::Made(charge)) => Some(charge),
+            _ => None,
+        }
     }
 
     /// Removes the variables of a module.
     pub(super) fn unload(&mut self, module: ModuleId) {
-        let variables = self.variables.remove(&module).unwrap_or_default();
-        variables.into_iter().for_each(|variable| _ = self.remove(variable));
+        for variable in self.variables.remove(&module).unwrap_or_default() {
+            self.poison.forget(variable);
+            self.known.remove(&variable);
+        }
     }
 
     /// Returns the error for work that reads lost contents.
@@ -117,14 +141,14 @@ impl Objects {
 
     /// As [`Poison::spread`].
     pub(super) fn spread(&self, uses: &[Use], error: &Error) {
-        for of in uses.iter().filter(|used| self.charges.contains_key(&used.base)) {
+        for of in uses.iter().filter(|used| self.known.contains_key(&used.base)) {
             self.poison.spread(std::slice::from_ref(of), error);
         }
     }
 
     /// As [`Poison::spread_over`].
     pub(super) fn spread_over(&self, id: AllocId, error: &Error) {
-        if self.charges.contains_key(&id) {
+        if self.known.contains_key(&id) {
             self.poison.spread_over(id, error);
         }
     }
@@ -247,6 +271,7 @@ mod tests {
     use cuda_core::protocol::{Access, Region};
 
     use super::*;
+    use crate::worker::quota::Quota;
 
     fn whole(id: u64) -> Use {
         Use { base: AllocId(id), range: 0..u64::MAX, access: Access::Write }
@@ -267,9 +292,22 @@ mod tests {
         let is_lost = |objects: &Objects, id| objects.check(&copy(id)).is_some();
         assert!(is_lost(&objects, 1) && is_lost(&objects, 2) && !is_lost(&objects, 3));
         objects.unload(ModuleId(9));
-        assert!(objects.remove(AllocId(1)).is_none());
+        let quota = Arc::new(Quota::new("", 1));
+        objects.made(AllocId(1), quota.charge(1).unwrap());
+        assert!(objects.remove(AllocId(1)).is_some());
         assert!(!is_lost(&objects, 1) && !is_lost(&objects, 2));
         assert!(objects.announce(AllocId(2)).is_ok());
+    }
+
+    /// Else its end would free an allocation that has the id meanwhile.
+    #[test]
+    fn variable_keeps_its_id_until_its_module_ends() {
+        let mut objects = Objects::default();
+        objects.name(ModuleId(9), AllocId(1)).unwrap();
+        assert!(objects.remove(AllocId(1)).is_none());
+        assert!(objects.announce(AllocId(1)).is_err() && objects.is_variable(AllocId(1)));
+        objects.unload(ModuleId(9));
+        assert!(objects.variables.is_empty() && objects.announce(AllocId(1)).is_ok());
     }
 
     const A: PoolId = PoolId(2);

@@ -432,6 +432,8 @@ impl Engine {
                 self.allocate(state, Ticket { stream, number: *number }, *pool, *id, *bytes);
                 Outcome::Done
             }
+            // The allocation waits on another stream.
+            Task::Free { id } if state.objects.is_pending(*id) => Outcome::Waits,
             Task::Free { id } => {
                 self.free(state, stream, after, *id);
                 Outcome::Done
@@ -540,13 +542,14 @@ impl Engine {
     }
 
     fn free(&self, state: &mut State, stream: StreamId, after: &[Ticket], id: AllocId) {
-        let mut charge = state.objects.remove(id);
+        let charge = state.objects.remove(id);
         let dropped_pool = state.pools.freed(id, charge.as_ref().map_or(0, Charge::bytes));
-        if charge.take().is_some() {
+        if charge.is_some() {
+            drop(charge);
             self.reports.telemetry.changed(&self.reports.outbox);
+            let after = self.translate(after);
+            self.control(Control::Free { id, stream, after });
         }
-        let after = self.translate(after);
-        self.control(Control::Free { id, stream, after });
         if let Some(id) = dropped_pool {
             self.control(Control::DropPool { id });
         }
@@ -571,6 +574,12 @@ impl Engine {
             Control::Free { id, stream, after } => {
                 state.stream(stream)?;
                 state.check(&after, stream)?;
+                if state.objects.is_variable(id) {
+                    return Err(violation(format!(
+                        "allocation {} is a variable of a module; unload the module instead of freeing it",
+                        id.0
+                    )));
+                }
                 self.put(state, stream, after, Task::Free { id })?;
             }
             Control::Cancel { stream, first, last, downloads } => {

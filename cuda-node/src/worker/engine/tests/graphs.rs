@@ -17,15 +17,17 @@ use super::super::*;
 use crate::worker::reports::Sink;
 
 /// A backend that keeps the submissions, and prepares graphs and loads modules only when the test says so.
-struct Slow {
+pub(super) struct Slow {
     info: DeviceInfo,
     capabilities: Capabilities,
     submitted: Mutex<Vec<(StreamId, Work<'static>)>>,
     /// The blocks of each launch of a graph.
     hosts: Mutex<Vec<Vec<Weak<HostBlock>>>>,
-    preparing: Mutex<Vec<Answer>>,
-    loading: Mutex<Vec<Answer>>,
+    pub(super) preparing: Mutex<Vec<Answer>>,
+    pub(super) loading: Mutex<Vec<Answer>>,
     created: Mutex<Vec<GraphId>>,
+    /// The allocations (`a`) and frees (`f`).
+    pub(super) memory: Mutex<Vec<(char, u64)>>,
 }
 
 // SAFETY: submissions have no effect, and touch no memory.
@@ -46,8 +48,13 @@ unsafe impl Backend for Slow {
     }
 
     unsafe fn control(&self, control: Control) -> Result<()> {
-        if let Control::CreateGraph { id, .. } = control {
-            self.created.lock().push(id);
+        match control {
+            Control::CreateGraph { id, .. } => self.created.lock().push(id),
+            Control::Allocate { id, .. } | Control::AllocateIn { id, .. } => {
+                self.memory.lock().push(('a', id.0));
+            }
+            Control::Free { id, .. } => self.memory.lock().push(('f', id.0)),
+            _ => {}
         }
         Ok(())
     }
@@ -75,21 +82,21 @@ unsafe impl Backend for Slow {
     fn close(&self, _: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {}
 }
 
-const GRAPH: GraphId = GraphId(7);
+pub(super) const GRAPH: GraphId = GraphId(7);
 
-const ALLOC: AllocId = AllocId(1);
+pub(super) const ALLOC: AllocId = AllocId(1);
 
-const MODULE: ModuleId = ModuleId(1);
+pub(super) const MODULE: ModuleId = ModuleId(1);
 
-struct Test {
-    engine: Arc<Engine>,
-    backend: Arc<Slow>,
+pub(super) struct Test {
+    pub(super) engine: Arc<Engine>,
+    pub(super) backend: Arc<Slow>,
     last: [u64; 3],
 }
 
 impl Test {
     /// A session with the streams 1 and 2.
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let backend = Arc::new(Slow {
             info: DeviceInfo::new("slow", "prepares graphs late"),
             capabilities: Capabilities::local(1 << 20),
@@ -98,6 +105,7 @@ impl Test {
             preparing: Mutex::default(),
             loading: Mutex::default(),
             created: Mutex::default(),
+            memory: Mutex::default(),
         });
         let limits = Limits {
             submissions_in_flight: 64,
@@ -115,16 +123,21 @@ impl Test {
         test
     }
 
-    fn command(&self, command: Command<'_>) {
+    pub(super) fn command(&self, command: Command<'_>) {
         self.engine.command(command, 64).unwrap();
     }
 
-    fn next(&mut self, stream: u64) -> Ticket {
+    pub(super) fn next(&mut self, stream: u64) -> Ticket {
         self.last[stream as usize] += 1;
         Ticket { stream: StreamId(stream), number: self.last[stream as usize] }
     }
 
-    fn submit<'a>(&mut self, stream: u64, after: &[Ticket], step: impl Into<Step<'a>>) -> Ticket {
+    pub(super) fn submit<'a>(
+        &mut self,
+        stream: u64,
+        after: &[Ticket],
+        step: impl Into<Step<'a>>,
+    ) -> Ticket {
         let (ticket, step) = (self.next(stream), step.into());
         self.command(Command::Submit { ticket, after: after.to_vec(), step });
         ticket
@@ -135,7 +148,7 @@ impl Test {
         self.command(Command::Control(Control::Allocate { id: ALLOC, bytes: 64, at }));
     }
 
-    fn create(&self) {
+    pub(super) fn create(&self) {
         let content = content();
         self.command(Command::CreateGraph { id: GRAPH, nodes: Content::Inline(&content) });
     }
@@ -151,14 +164,14 @@ impl Test {
     }
 
     /// Announces a module, and brings its code.
-    fn load(&self) {
+    pub(super) fn load(&self) {
         let kind = ImageKind::Ptx;
         self.command(Command::LoadModule { id: MODULE, kind, hash: [0; 32], bytes: 1 });
         self.engine.blob([0; 32], 1, b" ");
     }
 
     /// The backend has loaded the modules.
-    fn loaded(&self) {
+    pub(super) fn loaded(&self) {
         let answers = std::mem::take(&mut *self.backend.loading.lock());
         let reply =
             Reply::Loaded { max_threads: Vec::new(), log: String::new(), entries: Vec::new() };
@@ -185,7 +198,7 @@ impl Test {
     }
 
     /// Everything that a stream has taken is complete.
-    fn complete(&self, stream: u64) {
+    pub(super) fn complete(&self, stream: u64) {
         let complete = self.engine.reports.backlog(StreamId(stream)).1;
         let sink = Sink(self.engine.reports.clone());
         let notice = Notice::Progress { stream: StreamId(stream), accepted: complete, complete };
@@ -194,7 +207,7 @@ impl Test {
     }
 }
 
-fn kernel() -> Work<'static> {
+pub(super) fn kernel() -> Work<'static> {
     Work::Launch(Launch {
         function: FunctionId { module: MODULE, entry: 0 },
         config: LaunchConfig::new(1, 1),
