@@ -124,8 +124,15 @@ fn serve(
     let own = sockets.clone();
     reports.outbox.on_overflow(move || own.end_commands());
 
-    let server =
-        JobServer { provider, ordinal, quota: quota.clone(), code, sockets: sockets.clone() };
+    let of_session = engine.clone();
+    let server = JobServer {
+        provider,
+        ordinal,
+        quota: quota.clone(),
+        look_for_memory: Arc::new(move || of_session.look_for_memory()),
+        code,
+        sockets: sockets.clone(),
+    };
     let server = spawn("lease-jobs", move || server.run())?;
     let (own, outgoing, measured) = (sockets.clone(), reports.clone(), engine.clone());
     let writer = spawn("lease-events", move || write_events(&own, &outgoing, &measured))?;

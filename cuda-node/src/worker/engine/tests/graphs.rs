@@ -63,6 +63,7 @@ unsafe impl Backend for Slow {
         match request {
             Request::GraphReady { .. } => self.preparing.lock().push(answer),
             Request::Loaded { .. } => self.loading.lock().push(answer),
+            Request::TrimPool { .. } => {}
             other => panic!("{other:?}"),
         }
     }
@@ -97,9 +98,14 @@ pub(super) struct Test {
 impl Test {
     /// A session with the streams 1 and 2.
     pub(super) fn new() -> Self {
+        let info = DeviceInfo::new("slow", "prepares graphs late");
+        Self::with(info, Capabilities::local(1 << 20))
+    }
+
+    pub(super) fn with(info: DeviceInfo, capabilities: Capabilities) -> Self {
         let backend = Arc::new(Slow {
-            info: DeviceInfo::new("slow", "prepares graphs late"),
-            capabilities: Capabilities::local(1 << 20),
+            info,
+            capabilities,
             submitted: Mutex::default(),
             hosts: Mutex::default(),
             preparing: Mutex::default(),
@@ -376,9 +382,8 @@ fn changes_of_a_launch_that_is_skipped_hold_for_the_next_one() {
     let mut test = Test::new();
     test.allocate(1);
     let lost = AllocId(9);
-    test.engine.state.lock().objects.announce(lost).unwrap();
-    let charge = test.engine.quota.charge(64).unwrap();
-    test.engine.state.lock().objects.made(lost, charge);
+    test.engine.state.lock().objects.announce(lost, test.engine.quota.charge(64)).unwrap();
+    test.engine.state.lock().objects.make(lost).unwrap();
     let copy = Work::Copy {
         from: Region { alloc: lost, offset: 0 },
         to: Region { alloc: ALLOC, offset: 8 },
