@@ -190,11 +190,9 @@ impl Engine {
         let number = ticket.number;
         let task = match step {
             Step::WriteBulk { to, transfer, bytes } => {
-                if bytes > 0 && state.uploads.insert(transfer, ticket.stream).is_some() {
-                    return Err(violation(format!(
-                        "the id of upload {} is already in use",
-                        transfer.0
-                    )));
+                if bytes > 0 {
+                    state.check_unused(transfer)?;
+                    state.uploads.insert(transfer, ticket.stream);
                 }
                 self.announced.notify_all();
                 Task::Upload(Upload::new(number, to, Some(transfer), bytes))
