@@ -235,6 +235,12 @@ impl Reports {
         streams.get(&id).map_or((0, 0), |stream| (stream.numbers.backlog(), stream.numbers.taken()))
     }
 
+    /// The number of submissions of the client that were begun and are not known to be complete.
+    pub(super) fn in_flight(&self, id: StreamId) -> u64 {
+        let streams = self.streams.lock();
+        streams.get(&id).map_or(0, |stream| stream.numbers.in_flight.len() as u64)
+    }
+
     /// The submissions of the client that were begun and are not known to be complete, over all streams, and the staging
     /// memory that they use.
     pub(super) fn whole_backlog(&self) -> Backlog {

@@ -12,7 +12,7 @@ mod state;
 
 use std::sync::{
     Arc, Weak,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use cuda_core::{
@@ -79,6 +79,8 @@ pub(super) struct Engine {
     reuses_in_order: bool,
     /// Counts the code of modules.
     code: Arc<Quota>,
+    /// The number of queries that the backend has not answered.
+    asked: Arc<AtomicUsize>,
     /// The maximum number of submissions of a stream that the backend has at a time.
     backlog: u64,
     /// Staging memory of bytes that came with their commands. It is separate: they may wait for an upload on the bulk
@@ -107,6 +109,7 @@ impl Engine {
         };
         let engine = Arc::new(Self {
             backlog: backlog.max(1),
+            asked: Arc::default(),
             reuses_in_order: backend.info().driver.is_some() && capabilities.pools > 0,
             inline: Staging::new(backend.clone(), STAGING),
             uploads: Staging::new(backend.clone(), STAGING),
@@ -357,7 +360,8 @@ impl Engine {
         }
         let has_credit = self.has_credit(state, stream);
         if has_credit && let Some(found) = state.streams.get_mut(&stream) {
-            let (backlog, half) = (self.reports.backlog(stream).0, self.backlog / 2);
+            let backlog = self.reports.backlog(stream).0.max(self.reports.in_flight(stream));
+            let half = self.backlog / 2;
             // At half of the limit `has_credit` requests progress.
             let until = if backlog < half { half } else { self.backlog };
             found.credit = until.saturating_sub(backlog + 1);
@@ -373,15 +377,19 @@ impl Engine {
         }
         let (backlog, taken) = self.reports.backlog(stream);
         let (complete, half) = (taken - backlog, (self.backlog / 2).max(1));
-        if backlog >= half
+        // Work that failed waits for the work before it without a number of the backend.
+        let in_flight = self.reports.in_flight(stream);
+        if backlog > 0
+            && backlog.max(in_flight) >= half
             && let Some(found) = state.streams.get_mut(&stream)
             && found.requested <= complete
         {
-            let number = complete + half;
+            let number = (complete + half).min(taken);
             found.requested = number;
             self.control(Control::Want { ticket: Ticket { stream, number } });
         }
-        backlog < self.backlog
+        // The submission itself may be in flight with its first parts.
+        backlog < self.backlog && in_flight <= self.backlog
     }
 
     /// Tries to carry out the first command of a stream.
@@ -870,7 +878,8 @@ impl Engine {
     fn request(&self, state: &mut State, id: u64, request: Request) -> Result<(), SessionError> {
         let waiting = state.modules.waiting_queries()
             + state.graphs.waiting_queries()
-            + state.waiting_resets.len();
+            + state.waiting_resets.len()
+            + self.asked.load(Ordering::Relaxed);
         if waiting >= QUERY_LIMIT {
             return Err(violation(format!(
                 "more than {QUERY_LIMIT} queries wait; wait for replies before sending more"
@@ -940,8 +949,10 @@ impl Engine {
     }
 
     fn answer(&self, id: u64) -> Answer {
-        let reports = self.reports.clone();
+        let (reports, asked) = (self.reports.clone(), self.asked.clone());
+        asked.fetch_add(1, Ordering::Relaxed);
         Answer::new(move |reply| {
+            asked.fetch_sub(1, Ordering::Relaxed);
             let unknown = || Error::unsupported(Feature::Reply, "the node");
             let reply = reply
                 .and_then(|reply| if reply.tag().is_some() { Ok(reply) } else { Err(unknown()) });

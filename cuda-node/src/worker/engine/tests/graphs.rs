@@ -405,3 +405,45 @@ fn changes_of_a_launch_that_is_skipped_hold_for_the_next_one() {
     };
     assert_eq!([changes(0), changes(1)], [1, 0]);
 }
+
+/// A client asks whether a module is loaded, again and again, while the backend loads it.
+#[test]
+fn queries_about_a_module_that_loads_are_limited() {
+    let test = Test::new();
+    test.load();
+    let ask = |id| Command::Request { id, request: Request::Loaded { module: MODULE } };
+    let refused = (0..=QUERY_LIMIT as u64).find_map(|id| test.engine.command(ask(id), 64).err());
+    assert!(refused.unwrap().to_string().contains("queries wait"));
+    test.loaded();
+    test.command(ask(0));
+}
+
+#[test]
+fn queries_about_a_graph_that_is_prepared_are_limited() {
+    let mut test = Test::new();
+    test.allocate(1);
+    test.create();
+    let ask = |id| Command::Request { id, request: Request::GraphReady { graph: GRAPH } };
+    let refused = (0..=QUERY_LIMIT as u64).find_map(|id| test.engine.command(ask(id), 64).err());
+    assert!(refused.unwrap().to_string().contains("queries wait"));
+    test.prepared();
+    test.command(ask(0));
+}
+
+/// Work that fails before it reaches the backend, behind work that does not end.
+#[test]
+fn failed_work_behind_a_submission_that_does_not_end_is_limited() {
+    let mut test = Test::new();
+    test.submit(1, &[], Work::Join);
+    let at = test.next(1);
+    test.command(Command::Control(Control::Allocate { id: ALLOC, bytes: 2 << 20, at }));
+    let region = |id| Region { alloc: AllocId(id), offset: 0 };
+    let backlog = test.engine.backlog;
+    for _ in 0..2 * backlog {
+        test.submit(1, &[], Work::Copy { from: region(ALLOC.0), to: region(2), bytes: 4 });
+    }
+    let in_flight = |test: &Test| test.engine.reports.in_flight(StreamId(1));
+    assert_eq!(in_flight(&test), backlog + 1);
+    test.complete(1);
+    assert_eq!((in_flight(&test), test.engine.state.lock().held), (0, 0));
+}
