@@ -40,7 +40,7 @@ pub struct CpuBackend {
     names: Names,
     graphs: Graphs,
     /// Held while an allocation or a free is accounted for and queued. Otherwise a thread could queue an allocation in
-    /// front of the free that it waits for.
+    /// front of the free that it waits for, or give an id to two allocations.
     order: Mutex<Pools>,
     /// Runs the growth of allocations. It is not a stream of the client.
     growth: Arc<Queue>,
@@ -205,6 +205,7 @@ impl CpuBackend {
         let queue = self.stream(at.stream)?;
         let epoch = self.epoch()?;
         let mut pools = self.order.lock();
+        self.names.check_unused(id)?;
         let memory = &self.shared.device.memory;
         self.make_room(&mut pools, pool, bytes)?;
         let make = || -> Result<(u64, bool), OutOfMemory> {
@@ -229,6 +230,8 @@ impl CpuBackend {
     /// Reserves addresses. Memory is only taken by [`commit`](Self::commit).
     fn reserve(&self, id: AllocId, bytes: u64) -> Result<()> {
         self.epoch()?;
+        let _order = self.order.lock();
+        self.names.check_unused(id)?;
         let address = self.shared.device.memory.reserve(bytes).map_err(errors::out_of_memory)?;
         let pool = PoolId::DEFAULT;
         self.names.add_allocation(id, Allocation { address, bytes: 0, pool, module: None });
@@ -292,6 +295,8 @@ impl CpuBackend {
             available: format!("none of this name with {bytes} bytes on the device"),
         })?;
         let pool = PoolId::DEFAULT;
+        let _order = self.order.lock();
+        self.names.check_unused(id)?;
         self.names.add_allocation(id, Allocation { address, bytes, pool, module: Some(module) });
         Ok(())
     }

@@ -148,3 +148,19 @@ fn module_unloaded_during_a_launch_is_freed() {
         assert_eq!(d.used(), before);
     }
 }
+
+/// Else the memory of the first allocation could not be freed any more.
+#[test]
+fn id_of_an_allocation_is_not_given_to_another_one() {
+    let d = small();
+    alloc(&d, A, 10).unwrap();
+    let in_use = |result: Result<(), Error>| {
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains("the id 10 names"), "{error}");
+    };
+    in_use(alloc(&d, B, 10).map(drop));
+    in_use(d.client.control(Control::Reserve { id: AllocId(10), bytes: HALF }));
+    assert_eq!(d.used(), HALF + FLAG_BYTES);
+    free(&d, A, 10);
+    assert_eq!(d.used(), FLAG_BYTES);
+}

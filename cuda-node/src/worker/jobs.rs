@@ -82,6 +82,8 @@ pub(super) struct JobServer {
     pub(super) provider: Arc<dyn Provider>,
     pub(super) ordinal: u32,
     pub(super) quota: Arc<Quota>,
+    /// Makes the session give memory back whose free is complete, and use memory that jobs have given back.
+    pub(super) look_for_memory: Arc<dyn Fn() + Send + Sync>,
     /// Counts the code of modules.
     pub(super) code: Arc<Quota>,
     pub(super) sockets: Arc<Sockets>,
@@ -132,8 +134,7 @@ impl JobServer {
             }
             let opened = match &mut *device {
                 Some(device) => Ok(device),
-                none => JobDevice::open(&*self.provider, self.ordinal, &self.quota, &self.code)
-                    .map(|opened| none.insert(opened)),
+                none => JobDevice::open(self).map(|opened| none.insert(opened)),
             };
             match opened.and_then(|device| device.run(&job, &image, &input)) {
                 Ok(Done { text, output, device_time }) => {
@@ -281,6 +282,7 @@ struct JobDevice {
     device: Device,
     stream: Stream,
     quota: Arc<Quota>,
+    look_for_memory: Arc<dyn Fn() + Send + Sync>,
     code: Arc<Quota>,
     /// The most recently used is the last.
     modules: Vec<Loaded>,
@@ -293,14 +295,9 @@ struct JobDevice {
 impl JobDevice {
     /// # Errors
     /// The job that needs the device has failed.
-    fn open(
-        provider: &dyn Provider,
-        ordinal: u32,
-        quota: &Arc<Quota>,
-        code: &Arc<Quota>,
-    ) -> Result<Self, Failed> {
+    fn open(server: &JobServer) -> Result<Self, Failed> {
         let failed = |error| Failed::new(Status::Internal, error);
-        let device = Device::open(provider, ordinal).map_err(failed)?;
+        let device = Device::open(&*server.provider, server.ordinal).map_err(failed)?;
         let printed: Arc<Mutex<String>> = Arc::default();
         let out = printed.clone();
         device.set_output(move |text| {
@@ -310,8 +307,19 @@ impl JobDevice {
         });
         let stream = device.new_stream().map_err(failed)?;
         let (modules, region) = (Vec::new(), None);
-        let (quota, code) = (quota.clone(), code.clone());
-        Ok(Self { device, stream, quota, code, modules, region, printed, is_lost: false })
+        let (quota, code) = (server.quota.clone(), server.code.clone());
+        let look_for_memory = server.look_for_memory.clone();
+        Ok(Self {
+            device,
+            stream,
+            quota,
+            look_for_memory,
+            code,
+            modules,
+            region,
+            printed,
+            is_lost: false,
+        })
     }
 
     /// Whether no job can run in this process any more.
@@ -405,6 +413,8 @@ impl JobDevice {
             error => Failed::new(Status::CapacityExceeded, error),
         };
         let charge = self.quota.charge(bytes).map_err(failed)?;
+        (self.look_for_memory)();
+        charge.block();
         let region = DeviceBuffer::uninitialized(&self.stream, bytes as usize).map_err(failed)?;
         Ok((region, charge))
     }
@@ -540,7 +550,14 @@ mod tests {
             let quota = Arc::new(Quota::new("", 1 << 20));
             let code = Arc::new(Quota::new("", 1 << 20));
             let sockets = Arc::new(Sockets::new(of_jobs(socket), has_next));
-            let server = JobServer { provider, ordinal: 0, quota, code, sockets: sockets.clone() };
+            let server = JobServer {
+                provider,
+                ordinal: 0,
+                quota,
+                look_for_memory: Arc::new(|| ()),
+                code,
+                sockets: sockets.clone(),
+            };
             thread::spawn(move || server.run());
             (Self(supervisor), sockets)
         }

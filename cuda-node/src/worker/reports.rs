@@ -11,13 +11,15 @@ use std::{
 
 use cuda_core::{
     Backlog, Error, NoticeSink, Ticket,
-    protocol::{Notice, StreamId},
+    protocol::{Notice, PoolId, StreamId},
 };
 use cuda_lease::wire::{Chunk, TransferId};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-use super::{graphs::GraphMemory, outbox::Outbox, staging::Staged, telemetry::Telemetry};
+use super::{
+    graphs::GraphMemory, outbox::Outbox, quota::Charge, staging::Staged, telemetry::Telemetry,
+};
 
 /// Downloads up to this number of bytes travel with the events. Longer ones travel on the bulk lane.
 pub(super) const SMALL: u64 = 16 << 10;
@@ -52,6 +54,8 @@ struct Stream {
     uploads: VecDeque<(u64, Staged)>,
     /// Host memory that launches of graphs in flight read.
     graphs: VecDeque<(u64, Arc<GraphMemory>)>,
+    /// Frees that are not complete, with the backend's numbers that they come after.
+    frees: VecDeque<(u64, Freed)>,
     /// The last submission of the client that was reported as failed.
     failed: u64,
     /// The time of the last submission, by the clock of the [`Sampler`](super::telemetry::Sampler).
@@ -59,6 +63,17 @@ struct Stream {
     /// The submission that is timed, with the backend's number.
     timed: Option<(u64, Instant)>,
     is_retired: bool,
+}
+
+/// Memory that is in use until its free is complete.
+pub(super) struct Freed {
+    /// The stream of the free.
+    pub(super) home: StreamId,
+    pub(super) pool: PoolId,
+    /// The tickets of other streams that the free comes after, with the backend's numbers.
+    pub(super) after: Vec<Ticket>,
+    pub(super) of_lease: Charge,
+    pub(super) of_pool: Option<Charge>,
 }
 
 /// Callback for progress of the backend.
@@ -220,6 +235,12 @@ impl Reports {
         streams.get(&id).map_or((0, 0), |stream| (stream.numbers.backlog(), stream.numbers.taken()))
     }
 
+    /// The number of submissions of the client that were begun and are not known to be complete.
+    pub(super) fn in_flight(&self, id: StreamId) -> u64 {
+        let streams = self.streams.lock();
+        streams.get(&id).map_or(0, |stream| stream.numbers.in_flight.len() as u64)
+    }
+
     /// The submissions of the client that were begun and are not known to be complete, over all streams, and the staging
     /// memory that they use.
     pub(super) fn whole_backlog(&self) -> Backlog {
@@ -257,6 +278,46 @@ impl Reports {
         *self.fault.lock() = None;
     }
 
+    /// Keeps memory until its free, which the backend has taken, is complete.
+    pub(super) fn free(&self, freed: Freed) {
+        let streams = &mut *self.streams.lock();
+        let (stream, taken) = (freed.home, |stream: &Stream| stream.numbers.taken());
+        let number = streams.get(&stream).map_or(0, taken);
+        keep(streams, Ticket { stream, number }, freed);
+    }
+
+    /// The number of frees that come after work of a stream and are not complete.
+    pub(super) fn frees(&self, stream: StreamId) -> usize {
+        self.streams.lock().get(&stream).map_or(0, |stream| stream.frees.len())
+    }
+
+    /// The submissions of the backend that complete the first frees.
+    pub(super) fn first_frees(&self) -> Vec<Ticket> {
+        let streams = self.streams.lock();
+        let first = |(id, stream): (&StreamId, &Stream)| {
+            stream.frees.front().map(|(number, _)| Ticket { stream: *id, number: *number })
+        };
+        streams.iter().filter_map(first).collect()
+    }
+
+    /// Lets an allocation have memory of its pool whose free is earlier in the order of its stream.
+    pub(super) fn take_over(&self, stream: StreamId, pool: PoolId, charge: &Charge) {
+        let mut streams = self.streams.lock();
+        let Some(found) = streams.get_mut(&stream) else { return };
+        for (_, freed) in &mut found.frees {
+            if freed.home != stream || freed.pool != pool || freed.of_lease.bytes() == 0 {
+                continue;
+            }
+            let bytes = charge.take_over(&mut freed.of_lease);
+            if bytes == 0 {
+                break;
+            }
+            if let Some(of_pool) = &mut freed.of_pool {
+                of_pool.shrink(bytes);
+            }
+        }
+    }
+
     fn progress(&self, id: StreamId, complete: u64) {
         let mut streams = self.streams.lock();
         let Some(stream) = streams.get_mut(&id) else { return };
@@ -276,8 +337,13 @@ impl Reports {
         let more = stream.numbers.complete(complete).is_some();
         self.telemetry.changed(&self.outbox);
         self.completed(id, more, stream);
+        let freed = stream.frees.partition_point(|(number, _)| *number <= complete);
+        let freed: Vec<_> = stream.frees.drain(..freed).collect();
         if stream.is_retired && stream.numbers.backlog() == 0 {
             streams.remove(&id);
+        }
+        for (number, freed) in freed {
+            keep(&mut streams, Ticket { stream: id, number }, freed);
         }
         drop(streams);
         // The last use of host memory gives it back to the backend, so no lock is held.
@@ -306,6 +372,23 @@ impl Reports {
         stream.downloads.retain(|(number, _)| *number != ticket.number);
         if let Some(number) = stream.numbers.client(ticket.number) {
             self.fail(Ticket { number, ..ticket }, error, stream);
+        }
+    }
+}
+
+/// Keeps memory until `ticket` and the tickets of its free are complete.
+fn keep(streams: &mut FxHashMap<StreamId, Stream>, mut ticket: Ticket, mut freed: Freed) {
+    loop {
+        // A stream that was removed has completed everything.
+        if let Some(stream) = streams.get_mut(&ticket.stream)
+            && stream.numbers.completed < ticket.number
+        {
+            let at = stream.frees.partition_point(|(number, _)| *number <= ticket.number);
+            return stream.frees.insert(at, (ticket.number, freed));
+        }
+        match freed.after.pop() {
+            Some(next) => ticket = next,
+            None => return,
         }
     }
 }

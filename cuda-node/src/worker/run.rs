@@ -124,8 +124,15 @@ fn serve(
     let own = sockets.clone();
     reports.outbox.on_overflow(move || own.end_commands());
 
-    let server =
-        JobServer { provider, ordinal, quota: quota.clone(), code, sockets: sockets.clone() };
+    let of_session = engine.clone();
+    let server = JobServer {
+        provider,
+        ordinal,
+        quota: quota.clone(),
+        look_for_memory: Arc::new(move || of_session.look_for_memory()),
+        code,
+        sockets: sockets.clone(),
+    };
     let server = spawn("lease-jobs", move || server.run())?;
     let (own, outgoing, measured) = (sockets.clone(), reports.clone(), engine.clone());
     let writer = spawn("lease-events", move || write_events(&own, &outgoing, &measured))?;
@@ -474,10 +481,53 @@ fn warm_up(provider: &dyn Provider, ordinal: u32) -> cuda_core::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use cuda_core::{
+        Ticket,
+        protocol::{AllocId, Control, GraphId, Region, StreamId},
+    };
+    use cuda_lease::wire::{Content, Step};
+
     use super::*;
 
     #[test]
     fn warm_up_works_on_the_cpu_device() {
         warm_up(&cuda_cpu::CpuProvider::default(), 0).unwrap();
+    }
+
+    /// A transfer brings the content of a graph, and meanwhile becomes one of an upload with fewer bytes, or the other way
+    /// around.
+    #[test]
+    fn transfer_with_two_uses_is_refused() {
+        let reports = Reports::new(channel().0);
+        let provider = cuda_cpu::CpuProvider::default();
+        let backend = provider.open(0, Arc::new(Sink(reports.clone()))).unwrap();
+        let limits = Limits {
+            submissions_in_flight: 64,
+            host_bytes_in_flight: 1 << 20,
+            memory: 1 << 20,
+            streams: 4,
+            module_bytes: 1 << 20,
+        };
+        let engine = Engine::new(backend, reports, limits);
+        let command = |command| engine.command(command, 64);
+        command(Command::Control(Control::CreateStream { id: StreamId(1), priority: 0 })).unwrap();
+        let create = |graph, transfer| {
+            let nodes = Content::Bulk { transfer: TransferId(transfer), bytes: 2 << 20 };
+            command(Command::CreateGraph { id: GraphId(graph), nodes })
+        };
+        let upload = |number, transfer| {
+            let to = Region { alloc: AllocId(1), offset: 0 };
+            let step = Step::WriteBulk { to, transfer: TransferId(transfer), bytes: 4 };
+            let ticket = Ticket { stream: StreamId(1), number };
+            command(Command::Submit { ticket, after: Vec::new(), step })
+        };
+        create(1, 5).unwrap();
+        let chunk = Chunk { transfer: TransferId(5), offset: 0, bytes: &[0; 1000] };
+        add(&engine, &chunk, &mut None).unwrap();
+        upload(1, 6).unwrap();
+        for refused in [create(2, 6), upload(2, 5)] {
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains("already in use"), "{refused}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod abuse;
+mod accounts;
 mod attacks;
 mod cancellation;
 mod chaos;

@@ -4,7 +4,9 @@ use std::{ops::Range, sync::Arc};
 
 use cuda_core::{
     Access, Error, Result,
-    protocol::{AllocId, HostBlock, HostRegion, Launch, Limit, ModuleId, PoolId, Quantity, Region},
+    protocol::{
+        AllocId, HostBlock, HostRegion, Launch, Limit, Misuse, ModuleId, PoolId, Quantity, Region,
+    },
 };
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
@@ -30,6 +32,16 @@ pub(crate) struct Allocation {
 }
 
 impl Names {
+    /// # Errors
+    /// The id is in use.
+    pub(crate) fn check_unused(&self, id: AllocId) -> Result<()> {
+        match self.allocations.read().contains_key(&id) {
+            true => Err(Misuse::IdInUse { object: "allocation".into(), id: id.0 }.into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Adds an allocation, whose id is [unused](Self::check_unused), or replaces it by itself with other bytes.
     pub(crate) fn add_allocation(&self, id: AllocId, allocation: Allocation) {
         self.allocations.write().insert(id, allocation);
     }

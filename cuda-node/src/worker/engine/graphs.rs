@@ -79,6 +79,7 @@ impl Engine {
         bytes: u64,
         graph: Option<GraphId>,
     ) -> Result<(), SessionError> {
+        state.check_unused(transfer)?;
         state.contents.announce(transfer, bytes, graph, &state.graphs.quota)?;
         self.announced.notify_all();
         Ok(())

@@ -2,9 +2,13 @@
 //!
 //! The quota of the lease counts the bytes in use, in all pools. Pools also keep freed memory. The node's driver
 //! reserves at most the peak of a pool's bytes in use, so the sum of the peaks stays within the quota too: before it
-//! would exceed it, the other pools are trimmed, and their peaks begin again.
+//! would exceed it, the other pools are trimmed, and their peaks begin again. Memory is in use until its free is
+//! complete.
 
-use std::sync::{Arc, atomic::AtomicUsize};
+use std::{
+    collections::hash_map::Entry,
+    sync::{Arc, atomic::AtomicUsize},
+};
 
 use cuda_core::{
     Error,
@@ -12,10 +16,13 @@ use cuda_core::{
     protocol::{AllocId, ModuleId, PoolId, Use, Work},
 };
 use cuda_lease::{session::SessionError, wire::features::MAX_POOLS};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::state::violation;
-use crate::worker::{graphs::NodeAccess, quota::Charge};
+use crate::worker::{
+    graphs::NodeAccess,
+    quota::{Charge, Quota},
+};
 
 /// The maximum number of allocations, of modules, and of named variables that a session may have.
 pub(super) const OBJECT_LIMIT: usize = 1 << 20;
@@ -27,32 +34,52 @@ const POOL_LIMIT: usize = 1024;
 /// with ids that it makes up.
 #[derive(Default)]
 pub(super) struct Objects {
-    /// The memory of each allocation. `None` before it is made, for one that could not be made, and for a variable.
-    charges: FxHashMap<AllocId, Option<Charge>>,
-    /// The allocations that were announced and are neither made nor refused.
-    pending: FxHashSet<AllocId>,
+    known: FxHashMap<AllocId, Object>,
+    /// The variables of each module. They end with it, so no other object has one of these ids meanwhile.
     variables: FxHashMap<ModuleId, Vec<AllocId>>,
     /// The write sets of submissions that were refused.
     poison: Poison,
 }
 
+/// The memory of an allocation.
+pub(super) struct Memory {
+    pub(super) of_lease: Charge,
+    pub(super) of_pool: Option<Charge>,
+}
+
+/// An allocation or a named variable.
+enum Object {
+    /// An allocation that was announced and is neither made nor refused, with its memory or the error that it will be
+    /// refused with.
+    Pending(Result<Charge, Error>),
+    Made(Memory),
+    Refused,
+    /// A variable, also one that the backend does not have.
+    Variable,
+}
+
 impl Objects {
-    /// Adds an allocation that will be made.
+    /// Adds an allocation that will be made, with its memory or the error that it will be refused with.
     ///
     /// # Errors
     /// It exists, or there are too many.
-    pub(super) fn announce(&mut self, id: AllocId) -> Result<(), SessionError> {
-        self.add(id)?;
-        self.pending.insert(id);
-        Ok(())
+    pub(super) fn announce(
+        &mut self,
+        id: AllocId,
+        charge: Result<Charge, Error>,
+    ) -> Result<(), SessionError> {
+        self.add(id, Object::Pending(charge))
     }
 
-    fn add(&mut self, id: AllocId) -> Result<(), SessionError> {
-        if self.charges.insert(id, None).is_some() {
-            return Err(violation(format!("the id of allocation {} is already in use", id.0)));
-        }
-        if self.charges.len() > OBJECT_LIMIT {
+    fn add(&mut self, id: AllocId, object: Object) -> Result<(), SessionError> {
+        if self.known.len() >= OBJECT_LIMIT {
             return Err(violation(format!("more than {OBJECT_LIMIT} allocations exist")));
+        }
+        match self.known.entry(id) {
+            Entry::Vacant(entry) => _ = entry.insert(object),
+            Entry::Occupied(_) => {
+                return Err(violation(format!("the id of allocation {} is already in use", id.0)));
+            }
         }
         Ok(())
     }
@@ -62,39 +89,75 @@ impl Objects {
     /// # Errors
     /// As [`announce`](Self::announce).
     pub(super) fn name(&mut self, module: ModuleId, variable: AllocId) -> Result<(), SessionError> {
-        self.add(variable)?;
+        self.add(variable, Object::Variable)?;
         self.variables.entry(module).or_default().push(variable);
         Ok(())
     }
 
-    /// Records that an allocation was made.
-    pub(super) fn made(&mut self, id: AllocId, charge: Charge) {
-        self.pending.remove(&id);
-        self.charges.insert(id, Some(charge));
+    /// The memory of an allocation that will be made. `None` if it will be refused.
+    pub(super) fn pending(&self, id: AllocId) -> Option<&Charge> {
+        match self.known.get(&id) {
+            Some(Object::Pending(charge)) => charge.as_ref().ok(),
+            _ => None,
+        }
     }
 
-    /// Records that an allocation was refused: its contents are lost.
-    pub(super) fn refused(&mut self, id: AllocId, error: &Error) {
-        self.pending.remove(&id);
-        self.spread_over(id, error);
+    /// Takes the memory of an allocation that is made now.
+    ///
+    /// # Errors
+    /// It is refused: its contents are lost.
+    pub(super) fn make(&mut self, id: AllocId) -> Result<Charge, Error> {
+        match self.known.insert(id, Object::Refused) {
+            Some(Object::Pending(charge)) => {
+                charge.inspect_err(|error| self.spread_over(id, error))
+            }
+            _ => Err(Error::no_such_object("allocation", id.0)),
+        }
+    }
+
+    /// Records that an allocation was made.
+    pub(super) fn made(&mut self, id: AllocId, memory: Memory) {
+        self.known.insert(id, Object::Made(memory));
     }
 
     /// Whether an allocation will be made later.
     pub(super) fn is_pending(&self, id: AllocId) -> bool {
-        self.pending.contains(&id)
+        matches!(self.known.get(&id), Some(Object::Pending(_)))
     }
 
-    /// Removes an allocation. Returns its memory.
-    pub(super) fn remove(&mut self, id: AllocId) -> Option<Charge> {
+    /// Records that the free of an allocation has arrived. It may have to wait.
+    pub(super) fn free(&mut self, id: AllocId) {
+        match self.known.get_mut(&id) {
+            Some(Object::Pending(Ok(charge))) => charge.free(),
+            Some(Object::Made(memory)) => memory.of_lease.free(),
+            _ => {}
+        }
+    }
+
+    /// Whether this is a variable, which only the end of its module frees.
+    pub(super) fn is_variable(&self, id: AllocId) -> bool {
+        matches!(self.known.get(&id), Some(Object::Variable))
+    }
+
+    /// Removes an allocation, which is not pending. Returns its memory. Returns `None` for any other id: the backend has
+    /// no allocation to free.
+    pub(super) fn remove(&mut self, id: AllocId) -> Option<Memory> {
+        if self.is_variable(id) {
+            return None;
+        }
         self.poison.forget(id);
-        self.pending.remove(&id);
-        self.charges.remove(&id).flatten()
+        match self.known.remove(&id) {
+            Some(Object::Made(memory)) => Some(memory),
+            _ => None,
+        }
     }
 
     /// Removes the variables of a module.
     pub(super) fn unload(&mut self, module: ModuleId) {
-        let variables = self.variables.remove(&module).unwrap_or_default();
-        variables.into_iter().for_each(|variable| _ = self.remove(variable));
+        for variable in self.variables.remove(&module).unwrap_or_default() {
+            self.poison.forget(variable);
+            self.known.remove(&variable);
+        }
     }
 
     /// Returns the error for work that reads lost contents.
@@ -117,14 +180,14 @@ impl Objects {
 
     /// As [`Poison::spread`].
     pub(super) fn spread(&self, uses: &[Use], error: &Error) {
-        for of in uses.iter().filter(|used| self.charges.contains_key(&used.base)) {
+        for of in uses.iter().filter(|used| self.known.contains_key(&used.base)) {
             self.poison.spread(std::slice::from_ref(of), error);
         }
     }
 
     /// As [`Poison::spread_over`].
     pub(super) fn spread_over(&self, id: AllocId, error: &Error) {
-        if self.charges.contains_key(&id) {
+        if self.known.contains_key(&id) {
             self.poison.spread_over(id, error);
         }
     }
@@ -135,33 +198,50 @@ pub(super) struct Pools {
     table: FxHashMap<PoolId, Pool>,
     /// The pools of allocations that exist or will be made, without those of the default pool.
     of: FxHashMap<AllocId, PoolId>,
+    /// The bytes in use of pools that have ended.
+    ended: Vec<Arc<Quota>>,
     /// The number of queries that wait.
     pub(super) asked: Arc<AtomicUsize>,
 }
 
 /// A memory pool of a session.
-#[derive(Default)]
 pub(super) struct Pool {
     /// The allocations that exist or will be made.
     live: usize,
-    used: u64,
-    /// The peak of `used` since the last trim.
+    /// Counts the bytes in use, without a limit.
+    in_use: Arc<Quota>,
+    /// The peak of the bytes in use since the last trim.
     peak: u64,
     is_dropped: bool,
+}
+
+impl Default for Pool {
+    fn default() -> Self {
+        let in_use = Arc::new(Quota::new("", u64::MAX));
+        Self { live: 0, in_use, peak: 0, is_dropped: false }
+    }
+}
+
+impl Pool {
+    fn used(&self) -> u64 {
+        self.in_use.limit_and_used().1
+    }
 }
 
 impl Default for Pools {
     fn default() -> Self {
         let table = FxHashMap::from_iter([(PoolId::DEFAULT, Pool::default())]);
-        Self { table, of: FxHashMap::default(), asked: Arc::default() }
+        Self { table, of: FxHashMap::default(), ended: Vec::new(), asked: Arc::default() }
     }
 }
 
 impl Pools {
     pub(super) fn create(&mut self, id: PoolId) -> Result<(), SessionError> {
+        self.forget_ended();
         let own =
             self.table.iter().filter(|(id, pool)| **id != PoolId::DEFAULT && !pool.is_dropped);
-        if own.count() >= MAX_POOLS as usize || self.table.len() > POOL_LIMIT {
+        let all = self.table.len() + self.ended.len();
+        if own.count() >= MAX_POOLS as usize || all > POOL_LIMIT {
             return Err(violation(format!(
                 "more than {MAX_POOLS} memory pools exist, or more than {POOL_LIMIT} with dropped ones whose memory is \
                  not freed"
@@ -191,38 +271,41 @@ impl Pools {
         Ok(())
     }
 
-    /// Records that an allocation was made. Returns the other pools that have to be trimmed, so that at most `quota`
-    /// bytes are reserved.
-    pub(super) fn made(&mut self, id: PoolId, bytes: u64, quota: u64) -> Vec<PoolId> {
-        let Some(pool) = self.table.get_mut(&id) else { return Vec::new() };
-        pool.used += bytes;
-        pool.peak = pool.peak.max(pool.used);
-        if self.table.len() == 1 || self.table.values().map(|pool| pool.peak).sum::<u64>() <= quota
-        {
-            return Vec::new();
+    /// Records that an allocation is made. Returns its memory, and the other pools that have to be trimmed, so that at
+    /// most `quota` bytes are reserved.
+    pub(super) fn made(
+        &mut self,
+        id: PoolId,
+        bytes: u64,
+        quota: u64,
+    ) -> (Option<Charge>, Vec<PoolId>) {
+        let Some(pool) = self.table.get_mut(&id) else { return (None, Vec::new()) };
+        let charge = pool.in_use.charge(bytes).ok();
+        pool.peak = pool.peak.max(pool.used());
+        self.forget_ended();
+        let ended = self.ended.iter().map(|in_use| in_use.limit_and_used().1);
+        let reserved = self.table.values().map(|pool| pool.peak).chain(ended).sum::<u64>();
+        if self.table.len() == 1 || reserved <= quota {
+            return (charge, Vec::new());
         }
         let others =
-            self.table.iter_mut().filter(|(other, pool)| **other != id && pool.peak > pool.used);
+            self.table.iter_mut().filter(|(other, pool)| **other != id && pool.peak > pool.used());
         let trimmed = others.map(|(other, pool)| {
-            pool.peak = pool.used;
+            pool.peak = pool.used();
             *other
         });
-        trimmed.collect()
+        (charge, trimmed.collect())
     }
 
-    /// Records that an allocation was not made after all.
-    pub(super) fn not_made(&mut self, id: PoolId, bytes: u64) {
-        if let Some(pool) = self.table.get_mut(&id) {
-            pool.used = pool.used.saturating_sub(bytes);
-        }
+    /// The pool of an allocation.
+    pub(super) fn of(&self, alloc: AllocId) -> PoolId {
+        self.of.get(&alloc).copied().unwrap_or(PoolId::DEFAULT)
     }
 
-    /// Records that an allocation was freed, which had `bytes` bytes. Returns its pool if that was dropped and has no
-    /// other allocation.
-    pub(super) fn freed(&mut self, alloc: AllocId, bytes: u64) -> Option<PoolId> {
+    /// Records that an allocation is freed. Returns its pool if that was dropped and has no other allocation.
+    pub(super) fn freed(&mut self, alloc: AllocId) -> Option<PoolId> {
         let id = self.of.remove(&alloc).unwrap_or(PoolId::DEFAULT);
         let pool = self.table.get_mut(&id)?;
-        pool.used = pool.used.saturating_sub(bytes);
         pool.live = pool.live.saturating_sub(1);
         self.end(id)
     }
@@ -237,8 +320,20 @@ impl Pools {
     }
 
     fn end(&mut self, id: PoolId) -> Option<PoolId> {
-        let ends = self.table.get(&id).is_some_and(|pool| pool.is_dropped && pool.live == 0);
-        ends.then(|| self.table.remove(&id)).flatten().map(|_| id)
+        let pool = self.table.get(&id).filter(|pool| pool.is_dropped && pool.live == 0)?;
+        self.ended.push(pool.in_use.clone());
+        self.table.remove(&id).map(|_| id)
+    }
+
+    /// Whether a pool has ended one of whose frees is not complete.
+    pub(super) fn has_ended_in_use(&mut self) -> bool {
+        self.forget_ended();
+        !self.ended.is_empty()
+    }
+
+    /// Forgets the pools that have ended and whose frees are complete.
+    fn forget_ended(&mut self) {
+        self.ended.retain(|in_use| in_use.limit_and_used().1 > 0);
     }
 }
 
@@ -248,6 +343,10 @@ mod tests {
 
     use super::*;
 
+    fn charge() -> Result<Charge, Error> {
+        Arc::new(Quota::new("", 1)).charge(1)
+    }
+
     fn whole(id: u64) -> Use {
         Use { base: AllocId(id), range: 0..u64::MAX, access: Access::Write }
     }
@@ -255,7 +354,7 @@ mod tests {
     #[test]
     fn contents_are_lost_only_of_allocations_that_exist() {
         let mut objects = Objects::default();
-        objects.announce(AllocId(1)).unwrap();
+        objects.announce(AllocId(1), charge()).unwrap();
         objects.name(ModuleId(9), AllocId(2)).unwrap();
         let error = Error::OutOfHostMemory { requested: 1 };
         objects.spread(&[whole(1), whole(2), whole(3)], &error);
@@ -267,9 +366,23 @@ mod tests {
         let is_lost = |objects: &Objects, id| objects.check(&copy(id)).is_some();
         assert!(is_lost(&objects, 1) && is_lost(&objects, 2) && !is_lost(&objects, 3));
         objects.unload(ModuleId(9));
-        assert!(objects.remove(AllocId(1)).is_none());
+        let of_lease = objects.make(AllocId(1)).unwrap();
+        objects.made(AllocId(1), Memory { of_lease, of_pool: None });
+        assert!(objects.remove(AllocId(1)).is_some());
         assert!(!is_lost(&objects, 1) && !is_lost(&objects, 2));
-        assert!(objects.announce(AllocId(2)).is_ok());
+        assert!(objects.announce(AllocId(2), charge()).is_ok());
+    }
+
+    /// Else its end would free an allocation that has the id meanwhile.
+    #[test]
+    fn variable_keeps_its_id_until_its_module_ends() {
+        let mut objects = Objects::default();
+        objects.name(ModuleId(9), AllocId(1)).unwrap();
+        assert!(objects.remove(AllocId(1)).is_none());
+        assert!(objects.announce(AllocId(1), charge()).is_err());
+        assert!(objects.is_variable(AllocId(1)));
+        objects.unload(ModuleId(9));
+        assert!(objects.variables.is_empty() && objects.announce(AllocId(1), charge()).is_ok());
     }
 
     const A: PoolId = PoolId(2);
@@ -294,7 +407,7 @@ mod tests {
         pools.announce(A, AllocId(2)).unwrap();
         assert_eq!(pools.drop(A).unwrap(), None);
         // One was never made.
-        assert_eq!((pools.freed(AllocId(1), 0), pools.freed(AllocId(2), 5)), (None, Some(A)));
+        assert_eq!((pools.freed(AllocId(1)), pools.freed(AllocId(2))), (None, Some(A)));
     }
 
     #[test]
@@ -302,10 +415,38 @@ mod tests {
         let mut pools = Pools::default();
         pools.create(A).unwrap();
         pools.announce(A, AllocId(1)).unwrap();
-        assert!(pools.made(A, 70, 100).is_empty());
-        pools.freed(AllocId(1), 70);
-        assert!(pools.made(PoolId::DEFAULT, 30, 100).is_empty());
-        assert_eq!(pools.made(PoolId::DEFAULT, 1, 100), [A]);
-        assert!(pools.made(PoolId::DEFAULT, 69, 100).is_empty());
+        let made = |pools: &mut Pools, id, bytes| {
+            let (charge, trimmed) = pools.made(id, bytes, 100);
+            (charge.unwrap(), trimmed)
+        };
+        let (first, trimmed) = made(&mut pools, A, 70);
+        assert_eq!(trimmed, []);
+        pools.freed(AllocId(1));
+        let (_second, trimmed) = made(&mut pools, PoolId::DEFAULT, 30);
+        assert_eq!(trimmed, []);
+        // The free is not complete, so nothing can be trimmed.
+        let (third, trimmed) = made(&mut pools, PoolId::DEFAULT, 1);
+        assert_eq!(trimmed, []);
+        drop((first, third));
+        let (_third, trimmed) = made(&mut pools, PoolId::DEFAULT, 1);
+        assert_eq!(trimmed, [A]);
+        let (_fourth, trimmed) = made(&mut pools, PoolId::DEFAULT, 69);
+        assert_eq!(trimmed, []);
+    }
+
+    #[test]
+    fn pool_that_has_ended_counts_until_its_frees_are_complete() {
+        let mut pools = Pools::default();
+        pools.create(A).unwrap();
+        pools.create(PoolId(3)).unwrap();
+        pools.announce(A, AllocId(1)).unwrap();
+        let (in_a, _) = pools.made(A, 70, 100);
+        pools.freed(AllocId(1));
+        assert_eq!(pools.drop(A).unwrap(), Some(A));
+        drop(pools.made(PoolId(3), 20, 100));
+        let (_rest, trimmed) = pools.made(PoolId::DEFAULT, 20, 100);
+        assert_eq!(trimmed, [PoolId(3)]);
+        drop(in_a);
+        assert!(!pools.has_ended_in_use());
     }
 }

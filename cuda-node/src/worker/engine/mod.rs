@@ -12,7 +12,7 @@ mod state;
 
 use std::sync::{
     Arc, Weak,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
 use cuda_core::{
@@ -31,14 +31,14 @@ use parking_lot::{Condvar, Mutex};
 
 use self::{
     graphs::can_launch,
-    memory::OBJECT_LIMIT,
+    memory::{Memory, OBJECT_LIMIT},
     state::{BackendStep, Download, Item, State, Stream, Task, Upload, has_module, violation},
 };
 use super::{
     messages::{Drained, NeedCode},
     modules::{CODE, Load},
-    quota::{Charge, Quota},
-    reports::{AfterProgress, Reports, Stage, StepMemory},
+    quota::Quota,
+    reports::{AfterProgress, Freed, Reports, Stage, StepMemory},
     staging::Staging,
 };
 
@@ -54,6 +54,9 @@ const QUERY_LIMIT: usize = 4096;
 
 /// The maximum number of requests about pools that wait for an answer.
 const POOL_QUERY_LIMIT: usize = 256;
+
+/// The number of frees of a stream that are not complete, from which on later ones of it wait.
+const FREE_LIMIT: usize = 4096;
 
 /// The maximum number of commands that a session may have waiting.
 const HELD_LIMIT: usize = 64 << 10;
@@ -71,8 +74,13 @@ pub(super) struct Engine {
     reports: Arc<Reports>,
     limits: Limits,
     quota: Arc<Quota>,
+    /// Whether an allocation uses memory whose free is earlier in the order of its stream. The CPU device makes memory
+    /// at once instead.
+    reuses_in_order: bool,
     /// Counts the code of modules.
     code: Arc<Quota>,
+    /// The number of queries that the backend has not answered.
+    asked: Arc<AtomicUsize>,
     /// The maximum number of submissions of a stream that the backend has at a time.
     backlog: u64,
     /// Staging memory of bytes that came with their commands. It is separate: they may wait for an upload on the bulk
@@ -101,6 +109,8 @@ impl Engine {
         };
         let engine = Arc::new(Self {
             backlog: backlog.max(1),
+            asked: Arc::default(),
+            reuses_in_order: backend.info().driver.is_some() && capabilities.pools > 0,
             inline: Staging::new(backend.clone(), STAGING),
             uploads: Staging::new(backend.clone(), STAGING),
             downloads: Staging::new(backend.clone(), STAGING),
@@ -183,11 +193,9 @@ impl Engine {
         let number = ticket.number;
         let task = match step {
             Step::WriteBulk { to, transfer, bytes } => {
-                if bytes > 0 && state.uploads.insert(transfer, ticket.stream).is_some() {
-                    return Err(violation(format!(
-                        "the id of upload {} is already in use",
-                        transfer.0
-                    )));
+                if bytes > 0 {
+                    state.check_unused(transfer)?;
+                    state.uploads.insert(transfer, ticket.stream);
                 }
                 self.announced.notify_all();
                 Task::Upload(Upload::new(number, to, Some(transfer), bytes))
@@ -352,7 +360,8 @@ impl Engine {
         }
         let has_credit = self.has_credit(state, stream);
         if has_credit && let Some(found) = state.streams.get_mut(&stream) {
-            let (backlog, half) = (self.reports.backlog(stream).0, self.backlog / 2);
+            let backlog = self.reports.backlog(stream).0.max(self.reports.in_flight(stream));
+            let half = self.backlog / 2;
             // At half of the limit `has_credit` requests progress.
             let until = if backlog < half { half } else { self.backlog };
             found.credit = until.saturating_sub(backlog + 1);
@@ -368,15 +377,19 @@ impl Engine {
         }
         let (backlog, taken) = self.reports.backlog(stream);
         let (complete, half) = (taken - backlog, (self.backlog / 2).max(1));
-        if backlog >= half
+        // Work that failed waits for the work before it without a number of the backend.
+        let in_flight = self.reports.in_flight(stream);
+        if backlog > 0
+            && backlog.max(in_flight) >= half
             && let Some(found) = state.streams.get_mut(&stream)
             && found.requested <= complete
         {
-            let number = complete + half;
+            let number = (complete + half).min(taken);
             found.requested = number;
             self.control(Control::Want { ticket: Ticket { stream, number } });
         }
-        backlog < self.backlog
+        // The submission itself may be in flight with its first parts.
+        backlog < self.backlog && in_flight <= self.backlog
     }
 
     /// Tries to carry out the first command of a stream.
@@ -429,8 +442,17 @@ impl Engine {
             Task::Upload(upload) => self.upload(state, stream, after, upload),
             Task::Download(download) => self.download(state, stream, after, download),
             Task::Allocate { number, pool, id, bytes } => {
+                if !self.has_memory(state, stream, *pool, *id) {
+                    return Outcome::Waits;
+                }
                 self.allocate(state, Ticket { stream, number: *number }, *pool, *id, *bytes);
                 Outcome::Done
+            }
+            // The allocation waits on another stream.
+            Task::Free { id } if state.objects.is_pending(*id) => Outcome::Waits,
+            Task::Free { .. } if self.reports.frees(stream) >= FREE_LIMIT => {
+                self.want_frees(state);
+                Outcome::Waits
             }
             Task::Free { id } => {
                 self.free(state, stream, after, *id);
@@ -508,16 +530,49 @@ impl Engine {
         after.iter().filter_map(ticket).collect()
     }
 
-    fn allocate(&self, state: &mut State, at: Ticket, pool: PoolId, id: AllocId, bytes: u64) {
-        let charge = match self.quota.charge(bytes) {
-            Ok(charge) => charge,
-            Err(error) => {
-                state.objects.refused(id, &error);
-                return self.reports.skip(at, error);
-            }
+    /// Whether the memory of an allocation is there, or the allocation is refused. Memory that was freed is there when
+    /// the free is complete. For an allocation of the same stream, it is there at once if the device reuses it in the
+    /// order of the stream.
+    fn has_memory(&self, state: &State, stream: StreamId, pool: PoolId, id: AllocId) -> bool {
+        let Some(charge) = state.objects.pending(id).filter(|charge| charge.waits()) else {
+            return true;
         };
+        if self.reuses_in_order {
+            self.reports.take_over(stream, pool, charge);
+            if !charge.waits() {
+                return true;
+            }
+        }
+        self.want_frees(state);
+        false
+    }
+
+    /// Requests the progress that completes frees.
+    fn want_frees(&self, state: &State) {
+        for ticket in self.reports.first_frees() {
+            // The progress of a retired stream is requested already.
+            if state.streams.contains_key(&ticket.stream) {
+                self.control(Control::Want { ticket });
+            }
+        }
+    }
+
+    /// Requests the progress that gives memory to charges of other threads, and carries out allocations that have got
+    /// memory of such threads.
+    pub(super) fn look_for_memory(&self) {
+        let mut state = self.state.lock();
+        self.want_frees(&state);
+        self.advance(&mut state);
+    }
+
+    fn allocate(&self, state: &mut State, at: Ticket, pool: PoolId, id: AllocId, bytes: u64) {
+        let of_lease = match state.objects.make(id) {
+            Ok(charge) => charge,
+            Err(error) => return self.reports.skip(at, error),
+        };
+        let (of_pool, trimmed) = state.pools.made(pool, bytes, self.quota.limit_and_used().0);
         // Before the allocation: the pools together must not reserve more than the quota.
-        self.trim(state.pools.made(pool, bytes, self.quota.limit_and_used().0));
+        self.trim(trimmed);
         let number = self.reports.begin(at, true, StepMemory::Nothing, state.sampler.now);
         let at_backend = Ticket { number, ..at };
         let control = match pool {
@@ -527,29 +582,39 @@ impl Engine {
         // SAFETY: gives nothing up.
         match unsafe { self.backend.control(control) } {
             Ok(()) => {
-                state.objects.made(id, charge);
+                state.objects.made(id, Memory { of_lease, of_pool });
                 self.reports.telemetry.changed(&self.reports.outbox);
             }
             Err(error) => {
-                state.pools.not_made(pool, bytes);
                 let error = self.reports.cause(error);
-                state.objects.refused(id, &error);
+                state.objects.spread_over(id, &error);
                 self.reports.refuse(at, error);
             }
         }
     }
 
     fn free(&self, state: &mut State, stream: StreamId, after: &[Ticket], id: AllocId) {
-        let mut charge = state.objects.remove(id);
-        let dropped_pool = state.pools.freed(id, charge.as_ref().map_or(0, Charge::bytes));
-        if charge.take().is_some() {
+        let pool = state.pools.of(id);
+        let freed = state.objects.remove(id);
+        let ended_pool = state.pools.freed(id);
+        if let Some(Memory { of_lease, of_pool }) = freed {
+            let after = self.translate(after);
+            self.control(Control::Free { id, stream, after: after.clone() });
+            self.reports.free(Freed { home: stream, pool, after, of_lease, of_pool });
             self.reports.telemetry.changed(&self.reports.outbox);
         }
-        let after = self.translate(after);
-        self.control(Control::Free { id, stream, after });
-        if let Some(id) = dropped_pool {
-            self.control(Control::DropPool { id });
+        if let Some(id) = ended_pool {
+            self.end_pool(state, id);
         }
+    }
+
+    /// Drops a pool all of whose allocations are freed.
+    fn end_pool(&self, state: &mut State, id: PoolId) {
+        // While a free is not complete, the driver could keep the free memory of the pool too.
+        if state.pools.has_ended_in_use() {
+            self.trim(vec![id]);
+        }
+        self.control(Control::DropPool { id });
     }
 }
 
@@ -571,6 +636,14 @@ impl Engine {
             Control::Free { id, stream, after } => {
                 state.stream(stream)?;
                 state.check(&after, stream)?;
+                if state.objects.is_variable(id) {
+                    return Err(violation(format!(
+                        "allocation {} is a variable of a module; unload the module instead of freeing it",
+                        id.0
+                    )));
+                }
+                // Later allocations count the memory as free. They wait for the free if they have to.
+                state.objects.free(id);
                 self.put(state, stream, after, Task::Free { id })?;
             }
             Control::Cancel { stream, first, last, downloads } => {
@@ -592,7 +665,7 @@ impl Engine {
             }
             Control::DropPool { id } => {
                 if let Some(id) = state.pools.drop(id)? {
-                    self.control(Control::DropPool { id });
+                    self.end_pool(state, id);
                 }
             }
             Control::NameVariable { id, module, .. } => {
@@ -656,7 +729,7 @@ impl Engine {
         at: Ticket,
     ) -> Result<(), SessionError> {
         state.expect(at)?;
-        state.objects.announce(id)?;
+        state.objects.announce(id, self.quota.charge(bytes))?;
         state.pools.announce(pool, id)?;
         let task = Task::Allocate { number: at.number, pool, id, bytes };
         self.put(state, at.stream, Vec::new(), task)
@@ -805,7 +878,8 @@ impl Engine {
     fn request(&self, state: &mut State, id: u64, request: Request) -> Result<(), SessionError> {
         let waiting = state.modules.waiting_queries()
             + state.graphs.waiting_queries()
-            + state.waiting_resets.len();
+            + state.waiting_resets.len()
+            + self.asked.load(Ordering::Relaxed);
         if waiting >= QUERY_LIMIT {
             return Err(violation(format!(
                 "more than {QUERY_LIMIT} queries wait; wait for replies before sending more"
@@ -875,8 +949,10 @@ impl Engine {
     }
 
     fn answer(&self, id: u64) -> Answer {
-        let reports = self.reports.clone();
+        let (reports, asked) = (self.reports.clone(), self.asked.clone());
+        asked.fetch_add(1, Ordering::Relaxed);
         Answer::new(move |reply| {
+            asked.fetch_sub(1, Ordering::Relaxed);
             let unknown = || Error::unsupported(Feature::Reply, "the node");
             let reply = reply
                 .and_then(|reply| if reply.tag().is_some() { Ok(reply) } else { Err(unknown()) });

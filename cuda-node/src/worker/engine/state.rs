@@ -70,6 +70,16 @@ impl State {
         })
     }
 
+    /// Checks that a new transfer does not have the id of one whose bytes are arriving: of an upload, or of the content
+    /// of a graph command.
+    pub(super) fn check_unused(&self, transfer: TransferId) -> Result<(), SessionError> {
+        let in_use = self.uploads.contains_key(&transfer);
+        if in_use || self.contents.expected(transfer).is_some() {
+            return Err(violation(format!("the id of upload {} is already in use", transfer.0)));
+        }
+        Ok(())
+    }
+
     /// The stream of a new command.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Tests of protocol violations, and of progress that is reported during the request for it.
 
 mod graphs;
+mod memory;
 
 use std::{
     any::Any,

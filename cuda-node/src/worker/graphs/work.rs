@@ -1,12 +1,16 @@
 //! Decoded graphs as work of the backend: the accesses of their nodes, and the host memory that their uploads read.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use cuda_core::{
     Access, Backend, Error, Result,
     order::uses_of,
     protocol::{AllocId, Graph, GraphId, HostBlock, ModuleId, NodeChange, Use, Work},
 };
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -197,8 +201,10 @@ pub(in crate::worker) struct Record {
 impl Record {
     pub(super) fn new(nodes: Vec<NodeAccess>, created: Memory) -> Self {
         let uses = merged_uses(nodes.iter().flat_map(|node| &node.uses)).into();
-        let memory = GraphMemory { _created: Arc::new(created), changed: FxHashMap::default() };
-        Self { nodes, uses, memory: Arc::new(memory), untaken: BTreeMap::new() }
+        let (changed, replaced) = Default::default();
+        let kept = Arc::new(Mutex::new(Kept { _created: created, changed, replaced }));
+        let memory = Arc::new(GraphMemory { kept, version: 0 });
+        Self { nodes, uses, memory, untaken: BTreeMap::new() }
     }
 
     pub(in crate::worker) fn nodes(&self) -> &[NodeAccess] {
@@ -217,14 +223,19 @@ impl Record {
 
     /// Replaces the work of nodes that exist, with their host memory.
     pub(super) fn change(&mut self, changes: Vec<(u32, Work<'static>, Memory)>) {
-        let own = Arc::make_mut(&mut self.memory);
+        let (mut kept, version) = (self.memory.kept.lock(), self.memory.version);
+        let mut replaced = Vec::new();
         for (node, work, memory) in changes {
             if let Some(known) = self.nodes.get_mut(node as usize) {
                 *known = NodeAccess::of(&work);
-                own.changed.insert(node, Arc::new(memory));
+                replaced.extend(kept.changed.insert(node, memory));
                 self.untaken.insert(node, work);
             }
         }
+        kept.replaced.push_back(Replaced { version, is_unused: false, memory: replaced });
+        drop(kept);
+        let kept = self.memory.kept.clone();
+        self.memory = Arc::new(GraphMemory { kept, version: version + 1 });
         self.uses = merged_uses(self.nodes.iter().flat_map(|node| &node.uses)).into();
     }
 
@@ -232,7 +243,8 @@ impl Record {
     pub(in crate::worker) fn untaken(&self) -> (Vec<NodeChange<'static>>, Vec<Arc<HostBlock>>) {
         let change =
             |(node, work): (&u32, &Work<'static>)| NodeChange { node: *node, work: work.clone() };
-        let block = |node| self.memory.changed.get(node)?.block.clone();
+        let kept = self.memory.kept.lock();
+        let block = |node| kept.changed.get(node)?.block.clone();
         (self.untaken.iter().map(change).collect(), self.untaken.keys().filter_map(block).collect())
     }
 
@@ -254,13 +266,45 @@ impl NodeAccess {
     }
 }
 
-/// The host memory of a graph, with its charge. A launch in flight keeps the host memory of its own submission.
-#[derive(Clone)]
+/// A version of the host memory of a graph, which every change ends. A launch in flight holds the version of its own
+/// submission, and with it the memory that later changes have replaced.
 pub(in crate::worker) struct GraphMemory {
+    kept: Arc<Mutex<Kept>>,
+    version: u64,
+}
+
+/// The host memory of all versions of a graph. Versions share it: a map of the changed nodes for each launch in flight
+/// would take memory that no quota counts.
+struct Kept {
     /// The host memory of the nodes as they were created.
-    _created: Arc<Memory>,
+    _created: Memory,
     /// The host memory of each node that was changed.
-    changed: FxHashMap<u32, Arc<Memory>>,
+    changed: FxHashMap<u32, Memory>,
+    /// The memory that changes have replaced, in their order.
+    replaced: VecDeque<Replaced>,
+}
+
+/// The host memory that a change has replaced. Launches of its version and of earlier ones may use it.
+struct Replaced {
+    version: u64,
+    /// Whether no launch of the version is in flight, and none will be.
+    is_unused: bool,
+    memory: Vec<Memory>,
+}
+
+impl Drop for GraphMemory {
+    fn drop(&mut self) {
+        let mut kept = self.kept.lock();
+        let replaced = &mut kept.replaced;
+        if let Ok(at) = replaced.binary_search_by_key(&self.version, |replaced| replaced.version) {
+            replaced[at].is_unused = true;
+        }
+        let count = replaced.iter().take_while(|replaced| replaced.is_unused).count();
+        let unused: Vec<_> = replaced.drain(..count).map(|replaced| replaced.memory).collect();
+        drop(kept);
+        // The last use of host memory gives it back to the backend, so no lock is held.
+        drop(unused);
+    }
 }
 
 /// Host memory with its charge.
@@ -287,6 +331,8 @@ fn merged_uses<'a>(uses: impl Iterator<Item = &'a Use>) -> Vec<Use> {
 
 #[cfg(test)]
 mod tests {
+    use cuda_core::protocol::{Pattern, Region};
+
     use super::*;
 
     #[test]
@@ -300,5 +346,38 @@ mod tests {
         ];
         let expected = [used(3, 0..4, Access::Read), used(7, 8..40, Access::Write)];
         assert_eq!(merged_uses(uses.iter()), expected);
+    }
+
+    /// The memory of launches in flight grows with the memory that changes replace, which the quota counts.
+    #[test]
+    fn changes_of_launches_in_flight_use_counted_memory() {
+        let quota = Arc::new(Quota::new("", 1000));
+        let memory = || Memory { block: None, _charge: quota.charge(1).unwrap() };
+        let fill = || {
+            let (to, pattern) = (Region { alloc: AllocId(1), offset: 0 }, Pattern::Word(1));
+            Work::Fill { to, pattern, count: 1 }
+        };
+        let nodes = || (0..100).map(|_| NodeAccess::of(&fill())).collect();
+        let mut record = Record::new(nodes(), memory());
+        record.change((0..100).map(|node| (node, fill(), memory())).collect());
+        let mut launches = vec![record.memory().clone()];
+        for _ in 0..50 {
+            record.change(vec![(7, fill(), memory())]);
+            launches.push(record.memory().clone());
+        }
+        let kept = launches[0].kept.clone();
+        assert!(launches.iter().all(|launch| Arc::ptr_eq(&launch.kept, &kept)));
+        let replaced = || kept.lock().replaced.iter().map(|it| it.memory.len()).sum::<usize>();
+        let used = || quota.limit_and_used().1;
+        assert_eq!((replaced(), kept.lock().changed.len(), used()), (50, 100, 151));
+        // An earlier launch uses what later changes have replaced.
+        launches.drain(10..20);
+        assert_eq!(replaced(), 50);
+        launches.drain(..10);
+        assert_eq!((replaced(), used()), (30, 131));
+        launches.clear();
+        assert_eq!((replaced(), used()), (0, 101));
+        drop((record, kept));
+        assert_eq!(quota.limit_and_used().1, 0);
     }
 }

@@ -17,15 +17,17 @@ use super::super::*;
 use crate::worker::reports::Sink;
 
 /// A backend that keeps the submissions, and prepares graphs and loads modules only when the test says so.
-struct Slow {
+pub(super) struct Slow {
     info: DeviceInfo,
     capabilities: Capabilities,
     submitted: Mutex<Vec<(StreamId, Work<'static>)>>,
     /// The blocks of each launch of a graph.
     hosts: Mutex<Vec<Vec<Weak<HostBlock>>>>,
-    preparing: Mutex<Vec<Answer>>,
-    loading: Mutex<Vec<Answer>>,
+    pub(super) preparing: Mutex<Vec<Answer>>,
+    pub(super) loading: Mutex<Vec<Answer>>,
     created: Mutex<Vec<GraphId>>,
+    /// The allocations (`a`) and frees (`f`).
+    pub(super) memory: Mutex<Vec<(char, u64)>>,
 }
 
 // SAFETY: submissions have no effect, and touch no memory.
@@ -46,8 +48,13 @@ unsafe impl Backend for Slow {
     }
 
     unsafe fn control(&self, control: Control) -> Result<()> {
-        if let Control::CreateGraph { id, .. } = control {
-            self.created.lock().push(id);
+        match control {
+            Control::CreateGraph { id, .. } => self.created.lock().push(id),
+            Control::Allocate { id, .. } | Control::AllocateIn { id, .. } => {
+                self.memory.lock().push(('a', id.0));
+            }
+            Control::Free { id, .. } => self.memory.lock().push(('f', id.0)),
+            _ => {}
         }
         Ok(())
     }
@@ -56,6 +63,7 @@ unsafe impl Backend for Slow {
         match request {
             Request::GraphReady { .. } => self.preparing.lock().push(answer),
             Request::Loaded { .. } => self.loading.lock().push(answer),
+            Request::TrimPool { .. } => {}
             other => panic!("{other:?}"),
         }
     }
@@ -75,29 +83,35 @@ unsafe impl Backend for Slow {
     fn close(&self, _: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {}
 }
 
-const GRAPH: GraphId = GraphId(7);
+pub(super) const GRAPH: GraphId = GraphId(7);
 
-const ALLOC: AllocId = AllocId(1);
+pub(super) const ALLOC: AllocId = AllocId(1);
 
-const MODULE: ModuleId = ModuleId(1);
+pub(super) const MODULE: ModuleId = ModuleId(1);
 
-struct Test {
-    engine: Arc<Engine>,
-    backend: Arc<Slow>,
+pub(super) struct Test {
+    pub(super) engine: Arc<Engine>,
+    pub(super) backend: Arc<Slow>,
     last: [u64; 3],
 }
 
 impl Test {
     /// A session with the streams 1 and 2.
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
+        let info = DeviceInfo::new("slow", "prepares graphs late");
+        Self::with(info, Capabilities::local(1 << 20))
+    }
+
+    pub(super) fn with(info: DeviceInfo, capabilities: Capabilities) -> Self {
         let backend = Arc::new(Slow {
-            info: DeviceInfo::new("slow", "prepares graphs late"),
-            capabilities: Capabilities::local(1 << 20),
+            info,
+            capabilities,
             submitted: Mutex::default(),
             hosts: Mutex::default(),
             preparing: Mutex::default(),
             loading: Mutex::default(),
             created: Mutex::default(),
+            memory: Mutex::default(),
         });
         let limits = Limits {
             submissions_in_flight: 64,
@@ -115,16 +129,21 @@ impl Test {
         test
     }
 
-    fn command(&self, command: Command<'_>) {
+    pub(super) fn command(&self, command: Command<'_>) {
         self.engine.command(command, 64).unwrap();
     }
 
-    fn next(&mut self, stream: u64) -> Ticket {
+    pub(super) fn next(&mut self, stream: u64) -> Ticket {
         self.last[stream as usize] += 1;
         Ticket { stream: StreamId(stream), number: self.last[stream as usize] }
     }
 
-    fn submit<'a>(&mut self, stream: u64, after: &[Ticket], step: impl Into<Step<'a>>) -> Ticket {
+    pub(super) fn submit<'a>(
+        &mut self,
+        stream: u64,
+        after: &[Ticket],
+        step: impl Into<Step<'a>>,
+    ) -> Ticket {
         let (ticket, step) = (self.next(stream), step.into());
         self.command(Command::Submit { ticket, after: after.to_vec(), step });
         ticket
@@ -135,7 +154,7 @@ impl Test {
         self.command(Command::Control(Control::Allocate { id: ALLOC, bytes: 64, at }));
     }
 
-    fn create(&self) {
+    pub(super) fn create(&self) {
         let content = content();
         self.command(Command::CreateGraph { id: GRAPH, nodes: Content::Inline(&content) });
     }
@@ -151,14 +170,14 @@ impl Test {
     }
 
     /// Announces a module, and brings its code.
-    fn load(&self) {
+    pub(super) fn load(&self) {
         let kind = ImageKind::Ptx;
         self.command(Command::LoadModule { id: MODULE, kind, hash: [0; 32], bytes: 1 });
         self.engine.blob([0; 32], 1, b" ");
     }
 
     /// The backend has loaded the modules.
-    fn loaded(&self) {
+    pub(super) fn loaded(&self) {
         let answers = std::mem::take(&mut *self.backend.loading.lock());
         let reply =
             Reply::Loaded { max_threads: Vec::new(), log: String::new(), entries: Vec::new() };
@@ -185,7 +204,7 @@ impl Test {
     }
 
     /// Everything that a stream has taken is complete.
-    fn complete(&self, stream: u64) {
+    pub(super) fn complete(&self, stream: u64) {
         let complete = self.engine.reports.backlog(StreamId(stream)).1;
         let sink = Sink(self.engine.reports.clone());
         let notice = Notice::Progress { stream: StreamId(stream), accepted: complete, complete };
@@ -194,7 +213,7 @@ impl Test {
     }
 }
 
-fn kernel() -> Work<'static> {
+pub(super) fn kernel() -> Work<'static> {
     Work::Launch(Launch {
         function: FunctionId { module: MODULE, entry: 0 },
         config: LaunchConfig::new(1, 1),
@@ -363,9 +382,8 @@ fn changes_of_a_launch_that_is_skipped_hold_for_the_next_one() {
     let mut test = Test::new();
     test.allocate(1);
     let lost = AllocId(9);
-    test.engine.state.lock().objects.announce(lost).unwrap();
-    let charge = test.engine.quota.charge(64).unwrap();
-    test.engine.state.lock().objects.made(lost, charge);
+    test.engine.state.lock().objects.announce(lost, test.engine.quota.charge(64)).unwrap();
+    test.engine.state.lock().objects.make(lost).unwrap();
     let copy = Work::Copy {
         from: Region { alloc: lost, offset: 0 },
         to: Region { alloc: ALLOC, offset: 8 },
@@ -386,4 +404,46 @@ fn changes_of_a_launch_that_is_skipped_hold_for_the_next_one() {
         other => panic!("{other:?}"),
     };
     assert_eq!([changes(0), changes(1)], [1, 0]);
+}
+
+/// A client asks whether a module is loaded, again and again, while the backend loads it.
+#[test]
+fn queries_about_a_module_that_loads_are_limited() {
+    let test = Test::new();
+    test.load();
+    let ask = |id| Command::Request { id, request: Request::Loaded { module: MODULE } };
+    let refused = (0..=QUERY_LIMIT as u64).find_map(|id| test.engine.command(ask(id), 64).err());
+    assert!(refused.unwrap().to_string().contains("queries wait"));
+    test.loaded();
+    test.command(ask(0));
+}
+
+#[test]
+fn queries_about_a_graph_that_is_prepared_are_limited() {
+    let mut test = Test::new();
+    test.allocate(1);
+    test.create();
+    let ask = |id| Command::Request { id, request: Request::GraphReady { graph: GRAPH } };
+    let refused = (0..=QUERY_LIMIT as u64).find_map(|id| test.engine.command(ask(id), 64).err());
+    assert!(refused.unwrap().to_string().contains("queries wait"));
+    test.prepared();
+    test.command(ask(0));
+}
+
+/// Work that fails before it reaches the backend, behind work that does not end.
+#[test]
+fn failed_work_behind_a_submission_that_does_not_end_is_limited() {
+    let mut test = Test::new();
+    test.submit(1, &[], Work::Join);
+    let at = test.next(1);
+    test.command(Command::Control(Control::Allocate { id: ALLOC, bytes: 2 << 20, at }));
+    let region = |id| Region { alloc: AllocId(id), offset: 0 };
+    let backlog = test.engine.backlog;
+    for _ in 0..2 * backlog {
+        test.submit(1, &[], Work::Copy { from: region(ALLOC.0), to: region(2), bytes: 4 });
+    }
+    let in_flight = |test: &Test| test.engine.reports.in_flight(StreamId(1));
+    assert_eq!(in_flight(&test), backlog + 1);
+    test.complete(1);
+    assert_eq!((in_flight(&test), test.engine.state.lock().held), (0, 0));
 }
