@@ -83,6 +83,7 @@ impl Workers {
     }
 
     /// Takes over a worker of an earlier node. The kernels that it has compiled do not return to the cache of its tenant.
+    /// A worker whose sockets cannot be used has no [`lanes`](WorkerHandle::lanes): it can only be killed.
     ///
     /// # Errors
     /// The memory of the GPU is unknown.
@@ -101,8 +102,8 @@ impl Workers {
             }
             None => None,
         };
-        let SupervisorEnds { commands, bulk, jobs } = ends;
-        let (lanes, jobs) = (Some((commands, bulk)), Some(jobs));
+        let ends = ends.ok().map(|ends| ((ends.commands, ends.bulk), ends.jobs));
+        let (lanes, jobs) = ends.unzip();
         let body = Body::Process(Box::new(Process { process, memory, kernels: None }));
         let (sandbox, has_lease) = (None, true);
         Ok(WorkerHandle { device, features, sandbox, lanes, jobs, has_lease, body })
@@ -235,8 +236,8 @@ impl Launcher {
     }
 }
 
-/// The process of a worker that an earlier node has started.
-pub(super) type LeftProcess = (WorkerProcess, SupervisorEnds);
+/// The process of a worker that an earlier node has started, which has not ended, and its sockets if they can be used.
+pub(super) type LeftProcess = (WorkerProcess, process::Result<SupervisorEnds>);
 
 impl ProcessLauncher {
     async fn launch(&self) -> Result<(SupervisorEnds, Body)> {
