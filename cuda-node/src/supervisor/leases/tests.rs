@@ -304,6 +304,22 @@ fn quotas_change_on_a_thread_without_a_runtime() {
     drop(lease);
 }
 
+/// The client has requested no number of seconds, so it cannot request fewer.
+#[test]
+fn lease_of_the_default_time_is_renewed_under_a_lower_limit() {
+    let mut options =
+        NodeOptions::loopback(vec![DeviceOptions::in_process(CpuProvider::default())]);
+    options.table.default_lease_secs = 8;
+    let place = Place::with(options);
+    let _lease = place.request().lease_secs(0).acquire_blocking().unwrap();
+    place.node.set_quotas(Quotas::parse("[defaults]\nmax_lease_secs = 4\n").unwrap());
+    wait_until("the lease is renewed", || {
+        let audit = place.audit();
+        assert!(!audit.contains("\"ended\""), "{audit}");
+        audit.contains("\"renewed\"")
+    });
+}
+
 /// Waits until no lease is left.
 async fn ended(leases: &Arc<Leases>) {
     while leases.count() > 0 {
