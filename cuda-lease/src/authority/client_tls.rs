@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use quinn::crypto::rustls::QuicClientConfig;
-use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, SignatureScheme};
 
+use super::chain_limit::Limited;
 use super::tls::{self, ALPN, Credentials, TlsError};
 
 /// The TLS options of a client.
@@ -110,7 +111,13 @@ impl ClientTls {
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(TlsError::Protocol)?;
         let builder = match &self.authority {
-            Some(path) => builder.with_root_certificates(tls::authorities(path)?),
+            Some(path) => {
+                let roots = Arc::new(tls::authorities(path)?);
+                let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider)
+                    .build()
+                    .map_err(|source| TlsError::Authority { path: path.clone(), source })?;
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(Limited(verifier)))
+            }
             None if tls::is_loopback(address) => builder
                 .dangerous()
                 .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider))),

@@ -7,11 +7,13 @@
 //! lease with its [`TokenKey`]. `DevelopmentCertificates` writes the certificate files of a test installation for the
 //! command line.
 //!
-//! A typical connection goes through `tls` (shared settings) and `pem` (files) into `client_tls` and `server_tls`.
+//! A typical connection goes through `tls` (shared settings), `pem` (files) and `chain_limit` (the certificates that a
+//! peer may present) into `client_tls` and `server_tls`.
 //! After the handshake it goes to `identity`, and each request of the client then goes to `token`.
 
 #![forbid(unsafe_code)]
 
+mod chain_limit;
 mod client_tls;
 #[cfg(feature = "certs")]
 mod development_ca;
@@ -25,6 +27,7 @@ mod tests;
 mod tls;
 mod token;
 
+pub use chain_limit::LongChain;
 pub use client_tls::ClientTls;
 #[cfg(feature = "certs")]
 pub use development_ca::{CreatedCertificates, DevelopmentCaError, DevelopmentCertificates};

@@ -12,6 +12,7 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{CertificateError, RootCertStore};
 use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate, X509Error};
 
+use super::chain_limit::Limited;
 use super::identity::{ClientIdentity, IdentityError};
 use super::pem;
 use super::tls::{self, ALPN, Credentials, TlsError};
@@ -196,10 +197,11 @@ fn verifier(
     if !lists.is_empty() {
         check_complete(client_ca, &authorities, &lists)?;
     }
-    WebPkiClientVerifier::builder_with_provider(roots, tls::provider())
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots, tls::provider())
         .with_crls(lists)
         .build()
-        .map_err(|source| TlsError::ClientAuthority { path: client_ca.to_owned(), source })
+        .map_err(|source| TlsError::Authority { path: client_ca.to_owned(), source })?;
+    Ok(Arc::new(Limited(verifier)))
 }
 
 /// Parses certificates or lists. Those that cannot be parsed have another error.

@@ -15,6 +15,7 @@ use rcgen::{
     DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
     RevokedCertParams, SerialNumber,
 };
+use rustls::pki_types::CertificateDer;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{AlertDescription, HandshakeKind, PeerIncompatible};
 use tempfile::TempDir;
@@ -87,6 +88,13 @@ impl Installation {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &issuer).unwrap();
         self.write(name, &certificate.pem(), &key);
+    }
+
+    /// The certificates of `NAME.pem` with any key.
+    fn without_checks(&self, name: &str, key: &str) -> CertifiedKey {
+        let chain = pem::certificates(&self.file(&format!("{name}.pem"))).unwrap();
+        let key = pem::private_key(&self.file(&format!("{key}.key"))).unwrap();
+        CertifiedKey::new(chain, tls::provider().key_provider.load_private_key(key).unwrap())
     }
 
     /// Writes the certificates to `NAME.pem`, and the key to `NAME.key`, which only its owner can read.
@@ -465,6 +473,71 @@ async fn chain_with_an_intermediate_authority_is_verified_to_its_root() {
 }
 
 #[tokio::test]
+async fn chains_within_the_limit_are_verified_by_both_sides() {
+    let installation = Installation::new();
+    let (mut issuer, mut others) = (installation.authority(), String::new());
+    for number in 1..=chain_limit::MAX_AUTHORITIES + 1 {
+        let (pem, next) = authority(&format!("middle {number}"), Some(&issuer));
+        (issuer, others) = (next, pem + &others);
+        let mut params = CertificateParams::new(["localhost".to_owned()]).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "alice");
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate().unwrap();
+        let own = params.signed_by(&key, &issuer).unwrap().pem();
+        installation.write("both", &format!("{own}{others}"), &key);
+        let (server, client) = (installation.server_as("both"), installation.client_as("both"));
+        if number <= chain_limit::MAX_AUTHORITIES {
+            handshake(&server, &client, "localhost").await.accepted().unwrap();
+            continue;
+        }
+        // The owner of the file gets the error before the other side would refuse it.
+        let errors =
+            (server.config_for(loopback()).map(drop), client.config_for(loopback()).map(drop));
+        for error in [errors.0.unwrap_err(), errors.1.unwrap_err()] {
+            assert!(matches!(error, TlsError::LongChain { .. }), "{error}");
+            assert!(error.to_string().contains("both.pem"), "{error}");
+        }
+    }
+}
+
+/// The TLS library would look for paths in every order of the certificates.
+#[tokio::test]
+async fn chain_beyond_the_limit_is_refused_before_it_is_read() {
+    use AlertDescription::{BadCertificate, CertificateUnknown};
+    let installation = Installation::new();
+    let damaged = |count, bytes| vec![CertificateDer::from(vec![0; bytes]); count];
+    for (chain, alert) in [
+        (damaged(5, 1), BadCertificate),
+        (damaged(6, 1), CertificateUnknown),
+        (damaged(1, 16 << 10), BadCertificate),
+        (damaged(2, 8 << 10), BadCertificate),
+        (damaged(1, (16 << 10) + 1), CertificateUnknown),
+        (damaged(2, (8 << 10) + 1), CertificateUnknown),
+    ] {
+        let presented = CertifiedKey { cert: chain, ..installation.without_checks("node", "node") };
+        let (mut client, _) = installation.anonymous().crypto_for(loopback()).unwrap();
+        client.client_auth_cert_resolver = Arc::new(SingleCertAndKey::from(presented.clone()));
+        let client = QuicClientConfig::try_from(client).unwrap();
+        let client = quinn::ClientConfig::new(Arc::new(client));
+        let (tls, server) = (installation.server(), installation.server().config_for(loopback()));
+        let of_client = connect(&tls, server.unwrap().0, client, "localhost").await;
+        let client = installation.client_as("alice").config_for(loopback()).unwrap();
+        let server = server_without_checks(presented);
+        let of_node = connect(&ServerTls::insecure(), server, client, "localhost").await;
+        if alert == CertificateUnknown {
+            let errors = (of_client.server.as_ref().map(drop), of_node.client.as_ref());
+            for error in [errors.0.unwrap_err(), errors.1.unwrap_err()] {
+                let reason = error.to_string();
+                assert!(reason.contains("limit is 4 authorities and 16384 bytes"), "{reason}");
+            }
+        }
+        of_client.server_refused(alert);
+        of_node.client_refused(alert);
+    }
+}
+
+#[tokio::test]
 async fn certificate_of_a_connected_client_is_checked_again() {
     let installation = Installation::new();
     let server = installation.server_with_lists(&["ca.crl"]);
@@ -532,22 +605,15 @@ async fn client_certificate_does_not_act_as_a_node() {
     installation.issue("mallory", |params| {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     });
-    let server = server_without_checks(&installation, "mallory.pem", "mallory.key");
+    let server = server_without_checks(installation.without_checks("mallory", "mallory"));
     let client = installation.anonymous().config_for(loopback()).unwrap();
     let outcome = connect(&ServerTls::insecure(), server, client, "localhost").await;
     outcome.client_refused(AlertDescription::UnsupportedCertificate);
 }
 
 /// A server with any certificate and key.
-fn server_without_checks(
-    installation: &Installation,
-    chain: &str,
-    key: &str,
-) -> quinn::ServerConfig {
-    let chain = pem::certificates(&installation.file(chain)).unwrap();
-    let key = pem::private_key(&installation.file(key)).unwrap();
-    let key = tls::provider().key_provider.load_private_key(key).unwrap();
-    let resolver = SingleCertAndKey::from(CertifiedKey::new(chain, key));
+fn server_without_checks(presented: CertifiedKey) -> quinn::ServerConfig {
+    let resolver = SingleCertAndKey::from(presented);
     let mut server = rustls::ServerConfig::builder_with_provider(tls::provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .unwrap()
@@ -561,7 +627,7 @@ fn server_without_checks(
 #[tokio::test]
 async fn loopback_client_refuses_a_node_without_the_certificates_key() {
     let installation = Installation::new();
-    let server = server_without_checks(&installation, "node.pem", "alice.key");
+    let server = server_without_checks(installation.without_checks("node", "alice"));
     let client = ClientTls::loopback().config_for(loopback()).unwrap();
     let outcome = connect(&ServerTls::insecure(), server, client, "localhost").await;
     outcome.client_refused(AlertDescription::DecryptError);

@@ -11,6 +11,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
 
+use super::chain_limit::{self, LongChain};
 use super::pem::{self, PemError};
 
 /// The application protocol that both sides negotiate (ALPN). It changes with every incompatible change of the wire
@@ -31,6 +32,14 @@ pub enum TlsError {
         path: PathBuf,
         /// The error of the TLS library.
         source: rustls::Error,
+    },
+    /// The other side would refuse the certificate chain in a file.
+    #[error("{} cannot be presented: {source}", path.display())]
+    LongChain {
+        /// The file.
+        path: PathBuf,
+        /// The limit that the chain exceeds.
+        source: LongChain,
     },
     /// The private key has a type that is not supported, or its bytes are damaged.
     #[error("the private key in {} cannot be used: {source}; use an ECDSA, Ed25519 or RSA key", path.display())]
@@ -79,10 +88,9 @@ pub enum TlsError {
     #[cfg(feature = "server")]
     #[error("cannot create a temporary certificate: {0}; use --cert, --key and --client-ca")]
     SelfSigned(#[from] rcgen::Error),
-    /// The client authority's certificates cannot verify clients.
-    #[cfg(feature = "server")]
-    #[error("the certificates in {} cannot verify clients: {source}; pass the authority's ca.pem", path.display())]
-    ClientAuthority {
+    /// The certificates of authorities cannot verify the other side.
+    #[error("the certificates in {} cannot verify others: {source}; pass the authority's ca.pem", path.display())]
+    Authority {
         /// The file.
         path: PathBuf,
         /// The error of the TLS library.
@@ -177,7 +185,10 @@ impl Credentials {
     pub(super) fn read(
         &self,
     ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
-        Ok((pem::certificates(&self.certificate)?, pem::private_key(&self.key)?))
+        let chain = pem::certificates(&self.certificate)?;
+        chain_limit::check(&chain)
+            .map_err(|source| TlsError::LongChain { path: self.certificate.clone(), source })?;
+        Ok((chain, pem::private_key(&self.key)?))
     }
 
     /// Converts the TLS library's error about the pair into one that names the file.

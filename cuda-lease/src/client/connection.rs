@@ -386,11 +386,6 @@ impl ConnectionThread {
         let reply = reply.map_err(|(status, detail)| fail(End::Refused(status, detail)))?;
         let granted = Granted::decode(&reply).map_err(|error| fail(error.into()))?;
         Span::current().record("lease", granted.lease);
-        if terms.allocate.lease_secs == 0 {
-            // The default of the node, which the renewals request from now on.
-            let secs = granted.expires_in_ms.div_ceil(1000);
-            terms.allocate.lease_secs = u32::try_from(secs).unwrap_or(u32::MAX);
-        }
 
         let (sender, requests) = mpsc::unbounded_channel();
         let [jitter, epoch @ ..] = random::<5>()?;
@@ -416,7 +411,7 @@ impl ConnectionThread {
             needed: RefCell::default(),
             interrupted: Cell::default(),
             current,
-            renewal: Renewal::new(f64::from(jitter) / 255.0),
+            renewal: Renewal::new(f64::from(jitter) / 255.0, granted.expires_in_ms),
         };
         let features = features::usable(stream.features, granted.features);
         let opened = Opened { granted, features, link, connection: connection_of_user };
@@ -719,10 +714,9 @@ async fn renew_in_time(
     loop {
         tokio::time::sleep(pause).await;
         let left = cap.saturating_sub(started.elapsed()).as_secs();
-        let lease_secs = u64::from(terms.allocate.lease_secs).min(left) as u32;
-        if lease_secs == 0 {
+        let Some(lease_secs) = renewal.secs(terms.allocate.lease_secs, left) else {
             return std::future::pending().await;
-        }
+        };
         let (reply, receiver) = oneshot::channel();
         let body = grant.renew_request(lease_secs);
         if requests.send(OutgoingRequest { opcode: Renew::OPCODE, body, reply }).is_err() {
@@ -734,7 +728,10 @@ async fn renew_in_time(
             Err(_) => Err("the connection ended".into()),
         };
         pause = match renewed {
-            Ok(_) => renewal.after_success(grant.expires_in()),
+            Ok(renewed) => {
+                renewal.granted_ms = renewal.granted_ms.min(renewed.expires_in_ms);
+                renewal.after_success(grant.expires_in())
+            }
             Err(error) => {
                 tracing::warn!(error, address = terms.address, "the lease was not renewed");
                 renewal.after_failure(grant.expires_in())
@@ -756,12 +753,27 @@ struct Renewal {
     /// The part of the jitter that this lease uses, from 0 to 1. It spreads the renewals of many leases.
     jitter: f64,
     failures: u32,
+    /// The shortest time that the node has granted at once, in ms: at most the default of the node, if the lease has that.
+    granted_ms: u64,
 }
 
 impl Renewal {
-    /// `jitter` is a random number from 0 to 1.
-    fn new(jitter: f64) -> Self {
-        Self { jitter: jitter.clamp(0.0, 1.0), failures: 0 }
+    /// `jitter` is a random number from 0 to 1. The node has granted the lease for `granted_ms` at first.
+    fn new(jitter: f64, granted_ms: u64) -> Self {
+        Self { jitter: jitter.clamp(0.0, 1.0), failures: 0, granted_ms }
+    }
+
+    /// The seconds to request for a lease of `requested` seconds, of which `left` remain at most. `None` if none are left.
+    /// 0 requests the default of the node, as the lease did. The operator may have lowered it meanwhile, and the node
+    /// refuses the former number then.
+    fn secs(&self, requested: u32, left: u64) -> Option<u32> {
+        let is_default = requested == 0;
+        let secs = if is_default { self.granted_ms.div_ceil(1000) } else { requested.into() };
+        match left.min(secs) {
+            0 => None,
+            all if is_default && all == secs => Some(0),
+            rest => Some(rest.try_into().unwrap_or(u32::MAX)),
+        }
     }
 
     /// The time until the next renewal of a lease that was granted or renewed just now, and expires in `expires_in`.
@@ -915,14 +927,22 @@ mod tests {
     #[test]
     fn lease_is_renewed_at_three_quarters_of_its_time() {
         for jitter in [0.0, 0.5, 1.0] {
-            let at = Renewal::new(jitter).after_success(100 * SECOND);
+            let at = Renewal::new(jitter, 0).after_success(100 * SECOND);
             assert!((70 * SECOND..=75 * SECOND).contains(&at), "{at:?}");
         }
     }
 
     #[test]
+    fn lease_of_the_default_time_is_renewed_for_the_default_time() {
+        let renewal = Renewal::new(0.5, 59_999);
+        let secs = |requested| [100, 60, 59, 0].map(|left| renewal.secs(requested, left));
+        assert_eq!(secs(0), [Some(0), Some(0), Some(59), None]);
+        assert_eq!(secs(70), [Some(70), Some(60), Some(59), None]);
+    }
+
+    #[test]
     fn attempts_after_failures_come_at_growing_pauses_and_before_the_end() {
-        let mut renewal = Renewal::new(0.5);
+        let mut renewal = Renewal::new(0.5, 0);
         let pauses: Vec<_> = (0..5).map(|_| renewal.after_failure(1000 * SECOND)).collect();
         assert!(pauses.windows(2).all(|two| two[0] < two[1]), "{pauses:?}");
         assert!(renewal.after_failure(SECOND) <= SECOND / 4);

@@ -216,7 +216,11 @@ fn by_node(alert: u8, error: &ConnectionError) -> Option<Refusal> {
         alert::UNSUPPORTED_CERTIFICATE => {
             "the certificate of this client is not for clients; get one with the extended key usage clientAuth"
         }
-        alert::BAD_CERTIFICATE | alert::CERTIFICATE_UNKNOWN | alert::ACCESS_DENIED => {
+        alert::CERTIFICATE_UNKNOWN => {
+            let detail = format!("the node does not accept this client's certificate ({text})");
+            return Some((Status::Unauthorized, detail));
+        }
+        alert::BAD_CERTIFICATE | alert::ACCESS_DENIED => {
             "the node does not accept this client's certificate; use a client certificate whose common name is the \
              tenant"
         }

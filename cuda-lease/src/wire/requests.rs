@@ -157,7 +157,8 @@ message! {
         /// Its token. It may have been issued for another key of the same tenant: the new token is for the key of the
         /// client that sends this.
         token: Bytes,
-        /// The new duration from now on, in seconds. A lease never expires earlier than before.
+        /// The new duration from now on, in seconds; 0 requests that of the lease's [`Allocate`] again. A lease never
+        /// expires earlier than before.
         lease_secs: u32,
     }
 

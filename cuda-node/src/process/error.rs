@@ -73,8 +73,8 @@ pub enum Error {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// `/proc` does not show a worker that is to outlive its supervisor.
-    #[error("a later node could not find the worker with process id {pid}: /proc does not show it: {source}; {}", advice(.source, "mount /proc without `hidepid`, or start the node without `--state`"))]
+    /// The process of a worker that outlives its supervisor cannot be identified: `/proc` does not show it, for example.
+    #[error("the worker with process id {pid}, which outlives its node, cannot be identified: {source}; {}", advice(.source, "mount /proc without `hidepid`, or start the node without `--state`"))]
     Unidentified {
         /// The process id.
         pid: u32,
@@ -84,6 +84,14 @@ pub enum Error {
     /// A worker of an earlier supervisor has ended, or another process has its id now.
     #[error("the worker with process id {pid} has ended: {source}")]
     Gone {
+        /// The process id.
+        pid: u32,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// A worker of an earlier supervisor has not ended, and accepts no connection.
+    #[error("the worker with process id {pid} accepts no connection: {source}; it is killed")]
+    Unreachable {
         /// The process id.
         pid: u32,
         /// The error of the operating system.

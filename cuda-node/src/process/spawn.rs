@@ -353,10 +353,11 @@ impl Child {
     /// Takes over a process that an earlier supervisor has started, with what it holds.
     ///
     /// # Errors
-    /// It has ended, or another process has its id now.
+    /// [`NotFound`](io::ErrorKind::NotFound) or `ESRCH` if it has ended, or another process has its id now. Otherwise it
+    /// is unknown whether it has ended.
     pub(super) fn take_over(pid: u32, started: u64, held: Held) -> io::Result<Self> {
         let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
-        let raw = raw.ok_or(io::ErrorKind::InvalidInput)?;
+        let raw = raw.ok_or(io::ErrorKind::NotFound)?;
         let descriptor = pidfd_open(raw, PidfdFlags::empty())?;
         // The descriptor refers to one process. If that one has the right start, it is the right one.
         if start_of(pid)? != started {

@@ -131,13 +131,19 @@ impl WorkerLauncher {
         self
     }
 
-    /// Takes over a worker of an earlier supervisor. One that cannot be taken over ends.
+    /// Takes over a worker of an earlier supervisor. If it exists, the process is returned also if its sockets cannot be
+    /// used: it has the memory of its device until it has ended, so kill it and wait for its end.
     ///
     /// # Errors
-    /// [`Error::Gone`] if the worker has ended. [`Error::OtherUid`] if its user id is not one of the sandbox.
-    pub fn take_over(&self, record: &WorkerRecord) -> Result<(WorkerProcess, SupervisorEnds)> {
+    /// [`Error::Gone`] if the worker has ended. [`Error::Unidentified`] if that is unknown. Of the sockets,
+    /// [`Error::OtherUid`] if the user id of the worker is not one of the sandbox, and [`Error::Unreachable`] if the worker
+    /// accepts no connection.
+    pub fn take_over(
+        &self,
+        record: &WorkerRecord,
+    ) -> Result<(WorkerProcess, Result<SupervisorEnds>)> {
         let WorkerRecord { pid, started, socket, uid, cgroup, memory_limit } = record;
-        let gone = |source| Error::Gone { pid: *pid, source };
+        let pid = *pid;
         let (uid, cgroup) = match &self.sandbox {
             Some(sandbox) => (
                 uid.map(|uid| sandbox.hold_uid(uid)).transpose(),
@@ -145,16 +151,24 @@ impl WorkerLauncher {
             ),
             None => (Ok(None), None),
         };
-        // Takes over the process even if its user id is not free, so that dropping it ends the process.
         let held = Held { uid: uid.as_ref().ok().cloned().flatten(), cgroup };
-        let child = Child::take_over(*pid, *started, held.clone()).map_err(gone)?;
+        let child = Child::take_over(pid, *started, held.clone()).map_err(|source| {
+            let has_ended = source.kind() == io::ErrorKind::NotFound
+                || source.raw_os_error() == Some(libc::ESRCH);
+            if has_ended {
+                Error::Gone { pid, source }
+            } else {
+                Error::Unidentified { pid, source }
+            }
+        })?;
         let mut process = WorkerProcess::new(child, None, held.cgroup);
         // Not before: if the process has ended, a later worker may have a socket at the same path.
         process.socket = Some(SocketPath(socket.clone()));
         process.started = Some(*started);
-        uid?;
         process.memory_limit = *memory_limit;
-        let ends = successors::connect(socket).map_err(gone)?;
+        let ends = uid.and_then(|_| {
+            successors::connect(socket).map_err(|source| Error::Unreachable { pid, source })
+        });
         Ok((process, ends))
     }
 

@@ -57,6 +57,9 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; c
 /// The maximum number of connections. A later one takes the place of the one whose last request is the longest ago.
 const CONNECTIONS: usize = 64;
 
+/// The time for which no later connection takes the place of one that has begun or sent a request.
+const UNDISTURBED: Duration = Duration::from_millis(20);
+
 /// The time within which a client sends a request.
 const REQUEST: Duration = Duration::from_secs(5);
 
@@ -144,6 +147,15 @@ pub fn serve(
     names: Vec<String>,
     snapshot: impl Fn() -> Snapshot + Send + Sync + 'static,
 ) -> io::Result<impl Future<Output = ()> + Send> {
+    serve_with(listener, names, snapshot, UNDISTURBED)
+}
+
+fn serve_with(
+    listener: std::net::TcpListener,
+    names: Vec<String>,
+    snapshot: impl Fn() -> Snapshot + Send + Sync + 'static,
+    undisturbed: Duration,
+) -> io::Result<impl Future<Output = ()> + Send> {
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
     let source = Source { snapshot: Box::new(snapshot), latest: Arc::default() };
@@ -155,7 +167,7 @@ pub fn serve(
         .route("/metrics", get(text))
         .route("/status.json", get(json))
         .with_state(Arc::new(source));
-    Ok(accept(listener, routes, names.into()))
+    Ok(accept(listener, routes, names.into(), undisturbed))
 }
 
 /// Checks the host that a request names. A browser sends the name of a foreign site if the owner of that name has given
@@ -225,19 +237,18 @@ struct Place {
 
 /// Serves connections until the future is dropped, which ends them. Limits on their number and on their time let status
 /// clients leave the node its file descriptors, and let none keep the others out.
-async fn accept(listener: TcpListener, routes: Router, names: Arc<[String]>) {
+async fn accept(
+    listener: TcpListener,
+    routes: Router,
+    names: Arc<[String]>,
+    undisturbed: Duration,
+) {
     let mut places = Vec::<Place>::new();
     let mut connections = JoinSet::new();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                while connections.try_join_next().is_some() {}
-                places.retain(|place| !place.serving.is_finished());
-                let oldest = places.iter().min_by_key(|place| *place.used.lock());
-                if let Some(oldest) = oldest.filter(|_| places.len() >= CONNECTIONS) {
-                    oldest.serving.abort();
-                    connections.join_next().await;
-                }
+                make_place(&mut places, &mut connections, undisturbed).await;
                 let used = Arc::new(parking_lot::Mutex::new(Instant::now()));
                 let (names, reached) = (names.clone(), stream.local_addr().ok());
                 let reached = reached.map(|address| address.ip().to_canonical());
@@ -263,6 +274,25 @@ async fn accept(listener: TcpListener, routes: Router, names: Arc<[String]>) {
                 tracing::debug!(%error, "a connection to the status endpoints failed");
                 tokio::time::sleep(PAUSE).await;
             }
+        }
+    }
+}
+
+/// Waits until there is a place for a further connection, or takes that of the one whose last request is the longest ago.
+/// Further ones wait in the queue of the listener meanwhile.
+async fn make_place(places: &mut Vec<Place>, connections: &mut JoinSet<()>, undisturbed: Duration) {
+    loop {
+        while connections.try_join_next().is_some() {}
+        places.retain(|place| !place.serving.is_finished());
+        let oldest = places.iter().min_by_key(|place| *place.used.lock());
+        let Some(oldest) = oldest.filter(|_| places.len() >= CONNECTIONS) else { return };
+        let left = undisturbed.saturating_sub(oldest.used.lock().elapsed());
+        if left.is_zero() {
+            oldest.serving.abort();
+            connections.join_next().await;
+        } else {
+            // Returns early when a connection ends.
+            _ = tokio::time::timeout(left, connections.join_next()).await;
         }
     }
 }
@@ -300,12 +330,19 @@ mod tests {
 
     /// Serves the status endpoints under these names until the runtime is dropped.
     fn serving(names: Vec<String>) -> (tokio::runtime::Runtime, net::SocketAddr) {
+        serving_with(names, UNDISTURBED)
+    }
+
+    fn serving_with(
+        names: Vec<String>,
+        undisturbed: Duration,
+    ) -> (tokio::runtime::Runtime, net::SocketAddr) {
         let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
         let entered = runtime.enter();
-        runtime.spawn(serve(listener, names, Snapshot::default).unwrap());
+        runtime.spawn(serve_with(listener, names, Snapshot::default, undisturbed).unwrap());
         drop(entered);
         (runtime, address)
     }
@@ -321,6 +358,22 @@ mod tests {
         assert!(started.elapsed() < REQUEST, "the request has waited for the ends of others");
         // It has lost its place.
         assert!(first.read(&mut [0]).map_or(true, |bytes| bytes == 0));
+    }
+
+    /// Clients that connect again and again would end each request while it is read.
+    #[test]
+    fn later_connections_end_no_new_request() {
+        let (_runtime, address) = serving_with(Vec::new(), Duration::from_secs(600));
+        let mut stream = net::TcpStream::connect(address).unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n").unwrap();
+        let _others: Vec<_> =
+            (0..CONNECTIONS + 8).map(|_| net::TcpStream::connect(address).unwrap()).collect();
+        // The node has accepted as many as it serves. The next one would take the first place.
+        std::thread::sleep(Duration::from_millis(100));
+        stream.write_all(b"Connection: close\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        assert!(reply.starts_with("HTTP/1.1 200"), "{reply}");
     }
 
     #[tokio::test]

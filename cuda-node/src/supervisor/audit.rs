@@ -5,14 +5,19 @@
 //! no line of a lease is lost, and their number is limited. Refusals and renewals have no limit: then their lines are
 //! dropped, and a line `dropped` tells how many.
 //!
-//! A reload opens the path again, so that a file can be renamed. A file that was removed counts as one that cannot be
-//! written.
+//! A reload opens the path again, so that a file can be renamed. If the path still leads to the open file, that one
+//! stays open: the reader of a FIFO would see its end. A file that was removed counts as one that cannot be written.
+//!
+//! No call on a FIFO blocks, so that a reload can replace one that no process reads.
 
 use std::{
     fs::{File, OpenOptions},
     io::{self, Read, Seek, SeekFrom, Write},
     mem,
-    os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -32,6 +37,9 @@ const WAITING: usize = 1 << 20;
 
 /// The time between attempts to write.
 const RETRY: Duration = Duration::from_secs(1);
+
+/// The time between attempts to write to a FIFO that is full, or that no process reads.
+const FIFO_RETRY: Duration = Duration::from_millis(20);
 
 /// A decision about a lease. Fields that do not apply are left out.
 #[derive(Debug, Default, Serialize)]
@@ -108,28 +116,54 @@ struct Lines {
     is_closed: bool,
 }
 
-/// The file of a log, or a FIFO, which the thread opens: that blocks until a process reads it.
+/// The file of a log.
 #[derive(Debug)]
-pub(super) enum Target {
-    File(File),
-    Fifo,
+pub(super) struct Target {
+    /// `None` for a FIFO until a process reads it.
+    file: Option<File>,
+    /// The device and the number of the file, which no other file has while this one is open.
+    id: (u64, u64),
+    /// Whether the last line of the file is known to have its end.
+    has_whole_lines: bool,
 }
 
 impl Target {
-    fn open(path: &Path) -> io::Result<Self> {
-        let is_fifo = path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo());
-        if is_fifo { Ok(Self::Fifo) } else { open(path).map(Self::File) }
+    fn open(path: &Path, creates: bool) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        options.append(true).create(creates).mode(0o600).custom_flags(libc::O_NONBLOCK);
+        let (file, metadata) = match options.open(path) {
+            Ok(file) => {
+                let metadata = file.metadata()?;
+                (Some(file), metadata)
+            }
+            Err(error) => {
+                let metadata = path.metadata().ok().filter(|of| of.file_type().is_fifo());
+                let is_unread = error.raw_os_error() == Some(libc::ENXIO);
+                (None, metadata.filter(|_| is_unread).ok_or(error)?)
+            }
+        };
+        Ok(Self { file, id: (metadata.dev(), metadata.ino()), has_whole_lines: false })
     }
 
+    /// Writes a part of the bytes.
+    ///
+    /// # Errors
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) for a FIFO that is full, or that no process reads.
     fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<usize> {
-        if let Self::Fifo = self {
-            *self = Self::File(open(path)?);
+        if self.file.is_none() {
+            *self = Self::open(path, false)?;
         }
-        let Self::File(file) = self else { return Ok(0) };
-        if file.metadata()?.nlink() == 0 {
+        let Some(file) = &mut self.file else { return Err(io::ErrorKind::WouldBlock.into()) };
+        let metadata = file.metadata()?;
+        if metadata.nlink() == 0 {
             let message = "the file was removed; run `cuda-node reload`, which creates it again";
             return Err(io::Error::new(io::ErrorKind::NotFound, message));
         }
+        // A node that was killed may have left a part of a line. Later parts are of the line that this thread writes.
+        if !self.has_whole_lines && metadata.is_file() && has_part_of_line(file).unwrap_or(false) {
+            file.write_all(b"\n")?;
+        }
+        self.has_whole_lines = true;
         match file.write(bytes)? {
             0 => Err(io::ErrorKind::WriteZero.into()),
             bytes => Ok(bytes),
@@ -153,7 +187,7 @@ impl Audit {
     }
 
     fn with_limit(path: &Path, limit: usize) -> io::Result<Self> {
-        let target = Target::open(path)?;
+        let target = Target::open(path, true)?;
         let (lines, changed, written) = Default::default();
         let log = Arc::new(Log { path: path.to_owned(), limit, lines, changed, written });
         let of_thread = log.clone();
@@ -168,7 +202,7 @@ impl Audit {
     /// The file cannot be opened. The error names it.
     pub(super) fn open_again(&self) -> Result<Option<Target>> {
         let Some(log) = &self.0 else { return Ok(None) };
-        let opened = Target::open(&log.path);
+        let opened = Target::open(&log.path, true);
         opened.map(Some).map_err(|error| open_error(&log.path, &error))
     }
 
@@ -253,18 +287,10 @@ pub(super) fn open_error(path: &Path, error: &io::Error) -> Error {
     Error::host(format!("failed to open the audit log {}", path.display()), error)
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
-    // A node that was killed may have left a part of a line.
-    if file.metadata()?.is_file() && has_part_of_line(path).unwrap_or(false) {
-        file.write_all(b"\n")?;
-    }
-    Ok(file)
-}
-
-/// Whether a file has a last line without an end.
-fn has_part_of_line(path: &Path) -> io::Result<bool> {
-    let mut file = File::open(path)?;
+/// Whether a file, which is open for writing, has a last line without an end.
+fn has_part_of_line(file: &File) -> io::Result<bool> {
+    // The file itself, whatever the path leads to by now.
+    let mut file = File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
     let mut last = [b'\n'];
     if file.metadata()?.len() > 0 {
         file.seek(SeekFrom::End(-1))?;
@@ -304,10 +330,13 @@ impl Log {
         }
     }
 
-    /// Replaces the target by one that a reload has opened. Returns whether there was one.
+    /// Replaces the target by one that a reload has opened, unless that is the same open file. Returns whether the lines
+    /// now go to another one.
     fn take_reopened(&self, target: &mut Target) -> bool {
         let reopened = self.lines.lock().reopened.take();
-        reopened.map(|reopened| *target = reopened).is_some()
+        let is_same = |reopened: &Target| target.file.is_some() && target.id == reopened.id;
+        let other = reopened.filter(|reopened| !is_same(reopened));
+        other.map(|other| *target = other).is_some()
     }
 
     /// Waits for lines, or for a target that a reload has opened. Returns `None` once there are no lines and the log is
@@ -335,12 +364,19 @@ impl Log {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     let mut lines = self.lines.lock();
-                    if lines.failure.is_none() {
-                        tracing::error!(%error, path = %self.path.display(), "the audit log cannot be written");
-                    }
-                    lines.failure = Some(error.to_string());
-                    self.changed.notify_all();
-                    let next = Instant::now() + RETRY;
+                    let pause = if error.kind() == io::ErrorKind::WouldBlock {
+                        // The lines wait: no failure, until there are too many.
+                        lines.failure = None;
+                        FIFO_RETRY
+                    } else {
+                        if lines.failure.is_none() {
+                            tracing::error!(%error, path = %self.path.display(), "the audit log cannot be written");
+                        }
+                        lines.failure = Some(error.to_string());
+                        self.changed.notify_all();
+                        RETRY
+                    };
+                    let next = Instant::now() + pause;
                     while !lines.is_closed && lines.reopened.is_none() && Instant::now() < next {
                         self.changed.wait_until(&mut lines, next);
                     }
@@ -355,7 +391,10 @@ impl Log {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::{
+        io::{BufRead, BufReader},
+        os::unix::fs::PermissionsExt,
+    };
 
     use tempfile::TempDir;
 
@@ -388,9 +427,7 @@ mod tests {
     #[test]
     fn fifo_that_nobody_reads_stops_new_leases_and_loses_no_line_of_a_lease() {
         let folder = TempDir::new().unwrap();
-        let path = folder.path().join("fifo");
-        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
-        assert!(made.success());
+        let path = fifo(&folder);
         let audit = Audit::with_limit(&path, 1000).unwrap();
         let mut granted = 0;
         while audit.check().is_ok() {
@@ -458,6 +495,72 @@ mod tests {
         }
         ended(&audit, 5);
         assert_eq!(leases(&path), [4, 5]);
+    }
+
+    fn fifo(folder: &TempDir) -> PathBuf {
+        let path = folder.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        path
+    }
+
+    /// A program that reads the FIFO to its end would end at each reload, and the lines behind would wait for ever.
+    #[test]
+    fn reload_does_not_end_the_reader_of_a_fifo() {
+        let folder = TempDir::new().unwrap();
+        let path = fifo(&folder);
+        let audit = Audit::append_to(&path).unwrap();
+        let (sender, seen) = std::sync::mpsc::channel();
+        let reader = thread::spawn(move || {
+            let lines = BufReader::new(File::open(path).unwrap()).lines();
+            lines.for_each(|line| sender.send(line.unwrap()).unwrap());
+        });
+        for lease in 0..3 {
+            ended(&audit, lease);
+            let line = seen.recv_timeout(LONG).expect("the reader has ended");
+            assert!(line.contains(&format!("\"lease\":{lease}")), "{line}");
+            audit.switch(audit.open_again().unwrap());
+            while audit.0.as_ref().unwrap().lines.lock().reopened.is_some() {
+                thread::sleep(Duration::from_millis(1));
+            }
+        }
+        drop(audit);
+        reader.join().unwrap();
+    }
+
+    /// The operator replaces a FIFO by a file, while lines wait for a process that reads the FIFO.
+    #[test]
+    fn reload_replaces_a_fifo_that_nobody_reads() {
+        let folder = TempDir::new().unwrap();
+        let path = fifo(&folder);
+        let audit = Audit::append_to(&path).unwrap();
+        audit.write(&Entry { event: "ended", lease: Some(1), ..Entry::default() });
+        // The thread tries to write.
+        while audit.0.as_ref().unwrap().lines.lock().taken == 0 {
+            thread::sleep(Duration::from_millis(1));
+        }
+        std::fs::remove_file(&path).unwrap();
+        audit.switch(audit.open_again().unwrap());
+        let started = Instant::now();
+        while leases(&path) != [1] {
+            assert!(started.elapsed() < LONG, "the file is not used");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The thread may have written a part of a line when a reload opens the file.
+    #[test]
+    fn reload_adds_nothing_to_a_line_that_is_being_written() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("audit");
+        let audit = Audit::append_to(&path).unwrap();
+        ended(&audit, 1);
+        let mut thread = OpenOptions::new().append(true).open(&path).unwrap();
+        thread.write_all(b"{\"lease\":").unwrap();
+        audit.switch(audit.open_again().unwrap());
+        thread.write_all(b"2}\n").unwrap();
+        ended(&audit, 3);
+        assert_eq!(leases(&path), [1, 2, 3]);
     }
 
     #[test]

@@ -39,8 +39,9 @@ pub(super) const SIZE: u64 = 256 << 20;
 /// one each.
 const CACHES: u32 = 4;
 
-/// The limits of a cache that is kept. The driver stays far below them, a hostile worker need not.
-const LIMITS: Limits = Limits { bytes: 2 * SIZE, entries: 65_536, depth: 8 };
+/// The limits of a cache that is kept. The driver stays far below them, a hostile worker need not. The start of the next
+/// lease of the tenant takes 0.1 s longer with this many files, each of which gets a new owner.
+const LIMITS: Limits = Limits { bytes: 2 * SIZE, entries: 16_384, depth: 8 };
 
 /// The caches of compiled kernels of a node.
 #[derive(Clone)]

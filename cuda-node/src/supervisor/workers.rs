@@ -83,6 +83,7 @@ impl Workers {
     }
 
     /// Takes over a worker of an earlier node. The kernels that it has compiled do not return to the cache of its tenant.
+    /// A worker whose sockets cannot be used has no [`lanes`](WorkerHandle::lanes): it can only be killed.
     ///
     /// # Errors
     /// The memory of the GPU is unknown.
@@ -101,8 +102,8 @@ impl Workers {
             }
             None => None,
         };
-        let SupervisorEnds { commands, bulk, jobs } = ends;
-        let (lanes, jobs) = (Some((commands, bulk)), Some(jobs));
+        let ends = ends.ok().map(|ends| ((ends.commands, ends.bulk), ends.jobs));
+        let (lanes, jobs) = ends.unzip();
         let body = Body::Process(Box::new(Process { process, memory, kernels: None }));
         let (sandbox, has_lease) = (None, true);
         Ok(WorkerHandle { device, features, sandbox, lanes, jobs, has_lease, body })
@@ -235,8 +236,8 @@ impl Launcher {
     }
 }
 
-/// The process of a worker that an earlier node has started.
-pub(super) type LeftProcess = (WorkerProcess, SupervisorEnds);
+/// The process of a worker that an earlier node has started, which has not ended, and its sockets if they can be used.
+pub(super) type LeftProcess = (WorkerProcess, process::Result<SupervisorEnds>);
 
 impl ProcessLauncher {
     async fn launch(&self) -> Result<(SupervisorEnds, Body)> {
@@ -490,14 +491,18 @@ impl WorkerHandle {
     ///
     /// # Errors
     /// The cache of the tenant's kernels cannot be opened.
-    pub(super) fn assign(&mut self, tenant: &Tenant) -> Result<()> {
-        match &mut self.body {
-            Body::Process(process) => {
-                let assigned = process.kernels.as_mut().map(|kernels| kernels.assign(tenant));
-                assigned.transpose().map(drop).map_err(failed)
-            }
-            Body::Threads(_) => Ok(()),
-        }
+    pub(super) async fn assign(&mut self, tenant: &Tenant) -> Result<()> {
+        let Body::Process(process) = &mut self.body else { return Ok(()) };
+        let Some(mut kernels) = process.kernels.take() else { return Ok(()) };
+        let tenant = tenant.clone();
+        // An earlier worker of the tenant may have filled the cache, so that this takes long.
+        let assign = move || {
+            let assigned = kernels.assign(&tenant);
+            (kernels, assigned)
+        };
+        let (kernels, assigned) = tokio::task::spawn_blocking(assign).await.map_err(failed)?;
+        process.kernels = Some(kernels);
+        assigned.map_err(failed)
     }
 
     /// Kills the worker, and waits until it has exited. Returns whether its memory is free. Calls `is_ending` again and
@@ -596,11 +601,52 @@ impl WorkerMemory {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read as _;
+    use std::{io::Read as _, pin::pin};
 
     use cuda_cpu::CpuProvider;
 
     use super::*;
+
+    /// The cache may have many files. The only thread for calls that block is in use meanwhile.
+    #[test]
+    fn no_task_moves_the_kernels_of_a_tenant() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let root = tempfile::tempdir().unwrap();
+            let cache = JitCache::open(Some(root.path())).unwrap();
+            let sleeping = WorkerLauncher::new("/bin/sleep").argument("1000");
+            let (process, _ends) = sleeping.launch().unwrap();
+            let kernels = Some(cache.for_worker().unwrap());
+            let mut worker = WorkerHandle {
+                device: CpuProvider::default().devices().unwrap().remove(0),
+                features: 0,
+                sandbox: None,
+                lanes: None,
+                jobs: None,
+                has_lease: false,
+                body: Body::Process(Box::new(Process { process, memory: None, kernels })),
+            };
+            let (release, released) = std::sync::mpsc::channel();
+            let blocking = tokio::task::spawn_blocking(move || released.recv());
+            let home = root.path().join("tenants/a");
+            {
+                let tenant = Tenant::new("a").unwrap();
+                let mut assigned = pin!(worker.assign(&tenant));
+                tokio::select! {
+                    biased;
+                    _ = &mut assigned => panic!("a task has moved the kernels"),
+                    () = std::future::ready(()) => {}
+                }
+                assert!(!home.exists(), "a task has moved the kernels");
+                release.send(()).unwrap();
+                assigned.await.unwrap();
+            }
+            assert!(home.exists());
+            blocking.await.unwrap().unwrap();
+            worker.kill(|| ()).await;
+        });
+    }
 
     /// The queues of the sockets may have descriptors that keep the memory of the worker.
     #[tokio::test]

@@ -13,8 +13,8 @@ use std::{
 use bytes::Bytes;
 use cuda_core::protocol::{AllocId, Control, Region, Status, StreamId};
 use cuda_lease::wire::{
-    Ack, Allocate, Attach, Attached, Chunk, Command, Exclusivity, Free, Lane, PutBlob, Renew,
-    Renewed, Step, Submit, TransferId, Writer, features,
+    Ack, Allocate, Attach, Attached, Chunk, Command, Exclusivity, Free, Lane, PutBlob, Refused,
+    Renew, Renewed, Step, Submit, TransferId, Writer, features,
 };
 use quinn::TransportConfig;
 use tempfile::TempDir;
@@ -412,6 +412,34 @@ fn worker_that_does_not_end_delays_no_start() {
             _ = sender.send(node);
         });
         let node = started.recv_timeout(LONG).expect("the node does not start");
+        wait_until("the device is fenced", || node.json()["devices"][0]["fenced"] == true);
+    });
+}
+
+/// A hostile worker takes no connection of the next node. It ends, or its device is fenced: until then it has memory there.
+#[test]
+fn worker_that_accepts_no_successor_keeps_its_place_until_it_has_ended() {
+    let (folder, mut node) = node(&["--spares", "0", "--metrics", "127.0.0.1:0"]);
+    block_on(async {
+        let mut client = RawClient::connect(&node.address).await;
+        client.send(&Allocate { exclusivity: Exclusivity::Device, ..request() }).await;
+        client.granted().await;
+        let worker = node.wait_for_workers(1)[0];
+        let Some(_frozen) = Frozen::new(worker) else {
+            return eprintln!("skipped: needs root and the freezer of cgroups, version 1");
+        };
+        node.end(Signal::KILL);
+        // As if the worker had closed its listener: no connection to it succeeds.
+        for socket in std::fs::read_dir(folder.path().join("state/workers")).unwrap() {
+            std::fs::remove_file(socket.unwrap().path()).unwrap();
+        }
+        node.start_again();
+        let mut client = RawClient::connect(&node.address).await;
+        client.send(&Allocate { exclusivity: Exclusivity::Device, ..request() }).await;
+        let reply = client.control.reply().await;
+        assert!(std::fs::exists(format!("/proc/{worker}/stat")).unwrap());
+        let is_granted = !matches!(reply, Ok((Refused::OPCODE, _)));
+        assert!(!is_granted, "two tenants have the whole device: worker {worker} has not ended");
         wait_until("the device is fenced", || node.json()["devices"][0]["fenced"] == true);
     });
 }

@@ -119,7 +119,7 @@ impl Leases {
             // Completes when the lease ends.
             let cancelled = async { _ = cancelled.await };
             let (launched, mut memory_is_back) = match workers.take(cancelled).await {
-                Ok(mut worker) => match worker.assign(&tenant) {
+                Ok(mut worker) => match worker.assign(&tenant).await {
                     Ok(()) => (Ok(worker), true),
                     Err(error) => (Err(error), worker.kill(leases.report_ending(lease)).await),
                 },

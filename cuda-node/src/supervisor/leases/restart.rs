@@ -218,18 +218,29 @@ impl Leases {
         }
     }
 
-    /// Takes over the worker of a lease, if it has not ended. A device on which that fails is fenced: the process was
-    /// killed, and whether its memory is free is unknown.
+    /// Takes over the worker of a lease, if it has not ended. A device on which that fails is fenced: whether its memory is
+    /// free is unknown.
     async fn take_over(
         self: &Arc<Self>,
         record: &LeaseRecord,
         process: process::Result<LeftProcess>,
     ) -> Option<WorkerHandle> {
         let (lease, device) = (record.lease.id, &record.lease.slot);
-        let process = process.inspect_err(|error| {
-            tracing::debug!(lease, %error, "the worker of an earlier node has ended");
-        });
-        let process = process.ok()?;
+        let process = match process {
+            Ok(process) => process,
+            Err(error @ process::Error::Gone { .. }) => {
+                tracing::debug!(lease, %error, "the worker of an earlier node has ended");
+                return None;
+            }
+            Err(error) => {
+                tracing::error!(lease, %device, %error, "the worker of an earlier node may not have ended");
+                self.fence(device);
+                return None;
+            }
+        };
+        if let Err(error) = &process.1 {
+            tracing::error!(lease, %error, "the worker of an earlier node is killed");
+        }
         // If the node no longer serves its device, any slot will do: the worker only has to end.
         let found = self.slots.iter().find(|other| other.info.address == *device);
         let slot = found.or(self.slots.first())?;
@@ -343,7 +354,7 @@ impl Leases {
             };
             let entry = state.entries.entry(lease).insert_entry(entry).into_mut();
             match worker {
-                Some(worker) => {
+                Some(worker) if worker.lanes.is_some() => {
                     tracing::info!(
                         lease = lease.0,
                         pid = worker.pid(),
@@ -355,11 +366,13 @@ impl Leases {
                     }
                     self.settle(state, now, lease, record.epoch);
                 }
-                None => {
+                worker => {
                     tracing::warn!(
                         lease = lease.0,
-                        "a lease of an earlier node ends, because its worker has ended"
+                        "a lease of an earlier node ends, because its worker has ended or cannot be used"
                     );
+                    // It has its place until its end.
+                    entry.worker = worker;
                     state.table.worker_died(now, lease, None);
                 }
             }

@@ -1,6 +1,7 @@
 //! Leases of a node in this process.
 
 use std::{
+    io,
     net::Ipv4Addr,
     path::Path,
     sync::{
@@ -37,7 +38,7 @@ use crate::{
     leases::{
         LeaseId, LeaseRequest, LeaseState, LeaseTable, Placement, SlotConfig, SlotId, TableConfig,
     },
-    process::{COMMANDS_DESCRIPTOR, WorkerLauncher, WorkerRecord},
+    process::{self, COMMANDS_DESCRIPTOR, WorkerLauncher, WorkerRecord},
     quotas::Quotas,
     supervisor::{
         DeviceOptions, Node, NodeOptions, OperatorCommand,
@@ -198,13 +199,47 @@ async fn worker_of_an_earlier_node_that_cannot_be_taken_over_fences_its_device()
     let sleeping = WorkerLauncher::new("/bin/sleep").argument("1000");
     let device = gpu_device(LostGpu(AtomicBool::new(true)), sleeping.clone(), None);
     let leases = Leases::new(table(), key(), vec![device], limits(), Audit::default(), None);
-    leases.restore(left_with(|_| {}, sleeping.launch().unwrap())).await;
+    let left = LeftState { leases: vec![left_record(|_| {})], ..LeftState::default() };
+    leases.restore(left_with(left, left_process(&sleeping))).await;
     assert!(leases.change(|state, _| is_fenced(state)), "the device is in service");
     tokio::time::timeout(LONG, ended(&leases)).await.expect("the lease goes on");
 }
 
-/// A lease of an earlier node with this worker. `change` changes its record.
-fn left_with(change: impl FnOnce(&mut serde_json::Value), worker: LeftProcess) -> LeftLeases {
+/// Each has memory of the device until it has ended: one that closes its listener, and one that is not found.
+#[tokio::test]
+async fn worker_of_an_earlier_node_that_cannot_be_used_has_not_ended() {
+    let sleeping = WorkerLauncher::new("/bin/sleep").argument("1000");
+    let refused = || io::Error::from(io::ErrorKind::ConnectionRefused);
+    for is_found in [true, false] {
+        for has_begun_to_end in [true, false] {
+            let (process, _) = left_process(&sleeping).unwrap();
+            let pid = process.pid();
+            let worker = match is_found {
+                true => Ok((process, Err(process::Error::Unreachable { pid, source: refused() }))),
+                false => Err(process::Error::Unidentified { pid, source: refused() }),
+            };
+            let records = vec![left_record(|_| {})];
+            let left = match has_begun_to_end {
+                true => LeftState { ended: records, ..LeftState::default() },
+                false => LeftState { leases: records, ..LeftState::default() },
+            };
+            // The memory of the worker does not come back.
+            let device = gpu_device(LostGpu::default(), sleeping.clone(), None);
+            let leases =
+                Leases::new(table(), key(), vec![device], limits(), Audit::default(), None);
+            leases.restore(left_with(left, worker)).await;
+            tokio::time::timeout(LONG, ended(&leases)).await.expect("the lease goes on");
+            assert!(leases.change(|state, _| is_fenced(state)), "the device is in service");
+        }
+    }
+}
+
+fn left_process(launcher: &WorkerLauncher) -> process::Result<LeftProcess> {
+    launcher.launch().map(|(process, ends)| (process, Ok(ends)))
+}
+
+/// The record of a lease of an earlier node, which `change` changes.
+fn left_record(change: impl FnOnce(&mut serde_json::Value)) -> LeaseRecord {
     let mut earlier = table();
     let request = LeaseRequest::new(client("alice").tenant, [1; 16], 1 << 20);
     let Ok(Placement::Leased(lease)) = earlier.request(Duration::ZERO, request) else {
@@ -213,7 +248,7 @@ fn left_with(change: impl FnOnce(&mut serde_json::Value), worker: LeftProcess) -
     while earlier.poll(Duration::ZERO).is_some() {}
     earlier.worker_ready(Duration::ZERO, lease);
     let process = WorkerRecord {
-        pid: worker.0.pid(),
+        pid: 1,
         started: 0,
         socket: "".into(),
         uid: None,
@@ -224,10 +259,13 @@ fn left_with(change: impl FnOnce(&mut serde_json::Value), worker: LeftProcess) -
     let record = LeaseRecord::new(kept, process, (true, true), None, None);
     let mut record = serde_json::to_value(&record).unwrap();
     change(&mut record);
-    let record = serde_json::from_value(record).unwrap();
-    let left = LeftState { leases: vec![record], ..LeftState::default() };
+    serde_json::from_value(record).unwrap()
+}
+
+/// What an earlier node has left, with the only worker.
+fn left_with(left: LeftState, worker: process::Result<LeftProcess>) -> LeftLeases {
     let worker = Mutex::new(Some(worker));
-    LeftLeases::new(left, |_| Ok(worker.lock().take().unwrap()))
+    LeftLeases::new(left, |_| worker.lock().take().unwrap())
 }
 
 /// Its worker is killed at once, in the call that restores it.
@@ -243,7 +281,8 @@ async fn lease_that_expired_while_no_node_ran_ends() {
     let expired = |record: &mut serde_json::Value| {
         record["lease"]["remaining"] = serde_json::to_value(Duration::ZERO).unwrap();
     };
-    leases.restore(left_with(expired, sleeping.launch().unwrap())).await;
+    let left = LeftState { leases: vec![left_record(expired)], ..LeftState::default() };
+    leases.restore(left_with(left, left_process(&sleeping))).await;
     tokio::time::timeout(LONG, ended(&leases)).await.expect("the lease does not end");
     assert!(!leases.change(|state, _| is_fenced(state)), "the device is out of service");
 }
@@ -263,6 +302,22 @@ fn quotas_change_on_a_thread_without_a_runtime() {
         place.audit().contains("\"ended\"")
     });
     drop(lease);
+}
+
+/// The client has requested no number of seconds, so it cannot request fewer.
+#[test]
+fn lease_of_the_default_time_is_renewed_under_a_lower_limit() {
+    let mut options =
+        NodeOptions::loopback(vec![DeviceOptions::in_process(CpuProvider::default())]);
+    options.table.default_lease_secs = 8;
+    let place = Place::with(options);
+    let _lease = place.request().lease_secs(0).acquire_blocking().unwrap();
+    place.node.set_quotas(Quotas::parse("[defaults]\nmax_lease_secs = 4\n").unwrap());
+    wait_until("the lease is renewed", || {
+        let audit = place.audit();
+        assert!(!audit.contains("\"ended\""), "{audit}");
+        audit.contains("\"renewed\"")
+    });
 }
 
 /// Waits until no lease is left.
