@@ -59,12 +59,12 @@ pub(super) struct Reply {
 
 /// Bytes of an answer. Their memory counts until nothing has a part of them: neither the answers that are kept, nor `quinn`,
 /// which keeps what the client has not acknowledged.
-struct Counted {
+struct AnswerBytes {
     bytes: Vec<u8>,
     _place: Arc<Reserved>,
 }
 
-impl AsRef<[u8]> for Counted {
+impl AsRef<[u8]> for AnswerBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -81,7 +81,7 @@ impl Reply {
         let (mut frame, place) = (Vec::new(), Arc::new(place));
         put_frame(&mut frame, Submitted::OPCODE, 0, 0, |out| submitted.encode(out));
         let [frame, following] = [frame, following]
-            .map(|bytes| Bytes::from_owner(Counted { bytes, _place: place.clone() }));
+            .map(|bytes| Bytes::from_owner(AnswerBytes { bytes, _place: place.clone() }));
         Self { status, frame, following }
     }
 }
