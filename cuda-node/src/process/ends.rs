@@ -26,8 +26,12 @@ use super::{
 /// The stack of the watching thread, in bytes.
 const STACK: usize = 64 << 10;
 
-/// The time in which a worker reads what its supervisor had written before its end.
-const FINAL_READ: Duration = Duration::from_millis(200);
+/// The longest time in which a worker reads what its supervisor had written before its end. Usually it comes to the end of
+/// its socket within microseconds, and then has a lease or ends.
+const FINAL_READ: Duration = Duration::from_secs(10);
+
+/// The time between two looks at whether it has.
+const LOOK: Duration = Duration::from_millis(10);
 
 /// The ends of the sockets between a supervisor and one worker, on one of the sides.
 #[derive(Debug)]
@@ -97,7 +101,7 @@ pub fn pair() -> Result<(SupervisorEnds, WorkerEnds)> {
     Ok((Ends { commands, bulk, jobs }, worker))
 }
 
-/// The watch for the end of the first supervisor.
+/// The watch for the end of the first supervisor. Dropping it says that this process does not outlive that.
 #[derive(Debug, Default)]
 pub struct SupervisorWatch {
     /// Whether the worker outlives its supervisor.
@@ -112,7 +116,7 @@ impl SupervisorWatch {
 }
 
 /// Starts a thread that kills this process with `SIGKILL` when the supervisor has exited, unless this process outlives
-/// it by then.
+/// it. While the returned watch exists, that is undecided, for at most ten seconds.
 ///
 /// The thread blocks reading standard input, which the supervisor holds open. The kernel closes the pipe when the
 /// supervisor ends, also by `SIGKILL`. The thread uses a signal instead of `exit`, because exit handlers of the CUDA
@@ -134,20 +138,21 @@ pub fn die_with_supervisor() -> Result<SupervisorWatch> {
     Ok(SupervisorWatch { outlives })
 }
 
-fn watch(outlives: &AtomicBool) {
+fn watch(outlives: &Arc<AtomicBool>) {
     let stdin = io::stdin();
     let mut ignored = [0; 64];
     // Any other error counts as the end of the pipe, because the supervisor cannot be watched any more.
     while let Ok(1..) | Err(Errno::INTR) = rustix::io::read(stdin.as_fd(), &mut ignored) {}
-    // The supervisor may have written the lease just before its end. The worker reads it now, and then outlives it.
+    // The supervisor may have written the lease just before its end. The worker reads it now, however busy the machine is,
+    // and then outlives the supervisor. Or it finds that it has no lease, and drops its watch.
     let end = Instant::now() + FINAL_READ;
-    while Instant::now() < end {
-        if outlives.load(Ordering::Acquire) {
-            return;
-        }
-        thread::sleep(FINAL_READ / 20);
+    let is_decided = || outlives.load(Ordering::Acquire) || Arc::strong_count(outlives) == 1;
+    while !is_decided() && Instant::now() < end {
+        thread::sleep(LOOK);
     }
-    die();
+    if !outlives.load(Ordering::Acquire) {
+        die();
+    }
 }
 
 /// Kills this process.

@@ -43,6 +43,7 @@ pub fn all() -> Vec<Trial> {
         second_worker_does_not_hold_sockets_of_first,
         worker_gives_way_to_its_supervisor,
         worker_dies_when_its_standard_input_closes,
+        worker_that_is_slow_outlives_its_supervisor,
         missing_executable_is_an_error,
         pair_connects_the_session_sockets,
     ];
@@ -165,6 +166,20 @@ async fn worker_gives_way_to_its_supervisor() {
     // Fields 6 and 19 of proc_pid_stat(5), of which 2 are before the last bracket.
     assert_eq!(fields[3], worker.pid().to_string(), "session");
     assert_eq!(fields[16], "10", "nice value");
+}
+
+/// Its supervisor has ended before it has read that it has a lease.
+async fn worker_that_is_slow_outlives_its_supervisor() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = std::env::current_exe().unwrap();
+    // Its standard input is at the end from the beginning.
+    let launcher = WorkerLauncher::new("/bin/sh")
+        .argument("-c")
+        .argument("exec \"$0\" --role=late </dev/null")
+        .argument(program)
+        .successors(folder.path(), LIMIT);
+    let (_worker, mut ends) = launcher.launch().unwrap();
+    started(&mut ends).await;
 }
 
 async fn worker_dies_when_its_standard_input_closes() {

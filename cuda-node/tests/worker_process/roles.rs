@@ -8,7 +8,8 @@ use std::{
 };
 
 use cuda_node::process::{
-    ExitCause, SupervisorEnds, WorkerEnds, WorkerLauncher, WorkerProcess, die_with_supervisor,
+    ExitCause, Successors, SupervisorEnds, WorkerEnds, WorkerLauncher, WorkerProcess,
+    die_with_supervisor,
 };
 use tokio::io::AsyncReadExt as _;
 
@@ -40,6 +41,7 @@ pub fn run(role: &str) -> ExitCode {
         "echo" => return echo(),
         "spin" => spin(),
         "idle" => idle(),
+        "late" => outlive_late(),
         "descriptors" => report_descriptors(),
         "take" => report_take(),
         "output" => write_output(),
@@ -118,6 +120,18 @@ fn write_output() {
     println!("{}", "x".repeat(10_000));
     eprintln!("problem");
     print!("no newline");
+}
+
+/// Takes much time, as on a busy machine, until it outlives its supervisor, and says so.
+fn outlive_late() {
+    let watch = die_with_supervisor().unwrap();
+    let mut ends = WorkerEnds::take().unwrap();
+    let successors = Successors::take(Duration::from_secs(60), watch).unwrap();
+    std::thread::sleep(Duration::from_secs(1));
+    successors.outlive();
+    // The watch may have seen the end of the supervisor long ago.
+    std::thread::sleep(Duration::from_millis(100));
+    ends.commands.write_all(&[STARTED]).unwrap();
 }
 
 /// Launches workers, prints their process ids, and does nothing until it is killed.
