@@ -363,7 +363,9 @@ impl Child {
         if start_of(pid)? != started {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let process = Process { descriptor, is_child: false, is_reaped: false, held };
+        let mut process = Process { descriptor, is_child: false, is_reaped: false, held };
+        // One that has ended exists until its parent takes its status.
+        process.reap()?;
         // SAFETY: the process owns its descriptor, and never replaces it.
         let process = unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) };
         Ok(Self { pid, process: process? })
