@@ -61,11 +61,11 @@ impl From<quinn::ConnectionError> for End {
     }
 }
 
-/// Whether the node ended the handshake in favor of another one. Before the end of a handshake, this transport error
-/// stands for each error code of the node (RFC 9000, section 10.2.3).
+/// Whether the node ended the handshake in favor of another one: before its first step it refuses the connection. After it,
+/// an error of the application stands for each error code of the node (RFC 9000, section 10.2.3).
 pub(super) fn is_ended_handshake(error: &ConnectionError) -> bool {
     matches!(error, ConnectionError::ConnectionClosed(close)
-        if close.error_code == TransportErrorCode::APPLICATION_ERROR)
+        if [TransportErrorCode::APPLICATION_ERROR, TransportErrorCode::CONNECTION_REFUSED].contains(&close.error_code))
 }
 
 impl From<quinn::WriteError> for End {

@@ -262,8 +262,11 @@ mod tests {
         let (address, handshakes) = (node.local_addr().unwrap(), AtomicUsize::new(0));
         let node = async {
             while let Some(incoming) = node.accept().await {
-                handshakes.fetch_add(1, Ordering::Relaxed);
-                drop(incoming.accept());
+                // After its first step, and before.
+                match handshakes.fetch_add(1, Ordering::Relaxed) % 2 {
+                    0 => drop(incoming.accept()),
+                    _ => incoming.refuse(),
+                }
             }
         };
         let client = tokio::task::spawn_blocking(move || {

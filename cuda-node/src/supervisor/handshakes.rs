@@ -24,25 +24,35 @@ const RETRY: usize = 64;
 /// takes some tenths of a millisecond, in which the endpoint reads no packet of any connection.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The time between the beginnings of two handshakes of one address, for each of its unproven connections.
+/// The handshakes of an address that may wait for their turns. A client that is refused at once can try again in the time
+/// that it would wait behind more of them.
+const WAITING_OF_ADDRESS: usize = 128;
+
+/// The number of unproven connections of an address from which on its next client has to show its address, also if there
+/// are few handshakes. Otherwise packets with a forged source would slow down the client that has the address.
+const RETRY_OF_ADDRESS: usize = 8;
+
+/// The time between the beginnings of two handshakes of an address, from a number of unproven connections on. So a flood
+/// from one address leaves the processors and the endpoint to the sessions of others. The clients of an honest address are
+/// known within milliseconds: it has few unproven connections.
 ///
-/// An unproven connection uses about 40 KiB, for 3 seconds after its end, or for 50 if its client says that it
-/// acknowledges late. So an address without an honest client begins about 50 handshakes per second, or 12, and has about
-/// 150 unproven connections, or 620. The clients of an honest one are known within milliseconds: it has few.
-const PAUSE_FOR_EACH: Duration = Duration::from_micros(128);
+/// An unproven connection uses about 40 KiB, or 100 KiB if its client sends large certificates, for 3 seconds after its
+/// end, or for 50 if its client says that it acknowledges late. So one address fills no more than some hundreds of MiB.
+const PACES: [(usize, Duration); 2] =
+    [(2048, Duration::from_millis(20)), (64, Duration::from_millis(5))];
 
 /// The received bytes that wait with a handshake for its turn. A client without 0-RTT sends 1 or 2 small packets.
 const WAITING: u64 = 16 << 10;
 
 /// The handshakes of a node.
 ///
-/// One begins at a time, of one address after another. Of the handshakes of one address, the newest one begins first: its
-/// client still waits for it. So a client waits for one handshake of its own address, and for one of each other address.
+/// One begins at a time, of one address after another. So a client waits for the handshakes of its own address, and for
+/// one of each other address.
 ///
 /// A handshake beyond the limit takes the place of another one: of the oldest one of the address that has the most, or of
 /// the addresses that have as many. So clients that never end their handshakes keep no other address out. They keep a
-/// client out only if they have its address, or [`HANDSHAKES`] addresses, and while they begin [`HANDSHAKES`] new ones
-/// within the time of one handshake.
+/// client of their own address out if they come faster than the [pace](PACES) of the address, and then only by chance: a
+/// client repeats a handshake that was refused or displaced.
 #[derive(Default)]
 pub(super) struct Handshakes {
     state: Mutex<State>,
@@ -60,38 +70,30 @@ struct State {
 
 struct UnderWay {
     address: IpAddr,
-    stage: Stage,
-    /// The address may have its turn to give.
-    wake: Arc<Notify>,
+    has_begun: bool,
     displaced: Arc<Notify>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// It waits for the turn of its address.
-    Waiting,
-    /// It has the turn of its address, and waits for the turn of the node.
-    Next,
-    /// Its connection is unproven.
-    Begun,
 }
 
 /// An address that has handshakes or unproven connections.
 #[derive(Default)]
 struct Address {
     handshakes: usize,
+    /// Those that have not begun.
+    waiting: usize,
     /// The connections whose client is not known yet, and those that failed or were refused and whose memory is not free.
     unproven: usize,
-    /// When its last handshake began.
-    last: Option<Instant>,
+    turn: Arc<Turn>,
 }
+
+/// When the last handshake of an address began. Locked by the one that is the next. Fair.
+type Turn = tokio::sync::Mutex<Option<Instant>>;
 
 /// A handshake. It counts until it is dropped.
 pub(super) struct Handshake {
     handshakes: Arc<Handshakes>,
     number: u64,
     address: IpAddr,
-    wake: Arc<Notify>,
+    turn_of_address: Arc<Turn>,
     displaced: Arc<Notify>,
 }
 
@@ -104,9 +106,11 @@ impl Handshakes {
             .incoming_buffer_size_total(WAITING * HANDSHAKES as u64);
     }
 
-    /// Returns whether a client has to show its address before its handshake begins.
-    pub(super) fn require_retry(&self) -> bool {
-        self.state.lock().under_way.len() >= RETRY
+    /// Returns whether a client at this address has to show that it has the address before its handshake begins.
+    pub(super) fn require_retry(&self, address: IpAddr) -> bool {
+        let state = self.state.lock();
+        let is_suspicious = |of: &Address| of.unproven >= RETRY_OF_ADDRESS;
+        state.are_many() || state.addresses.get(&network(address)).is_some_and(is_suspicious)
     }
 
     /// Counts a connection that counts for no tenant as unproven, until its memory is free.
@@ -115,49 +119,51 @@ impl Handshakes {
         memory.freed().await;
     }
 
-    /// Adds a handshake of a client at this address.
-    pub(super) fn add(self: &Arc<Self>, address: IpAddr) -> Handshake {
-        let mut state = self.state.lock();
+    /// Adds a handshake of a client at this address. Returns `None` if too many of the address wait.
+    pub(super) fn add(self: &Arc<Self>, address: IpAddr) -> Option<Handshake> {
+        let (mut state, address) = (self.state.lock(), network(address));
+        if state.addresses.get(&address).is_some_and(|of| of.waiting >= WAITING_OF_ADDRESS) {
+            return None;
+        }
         if state.under_way.len() >= HANDSHAKES {
             state.displace();
         }
-        let (number, address) = (state.next, network(address));
+        let number = state.next;
         state.next += 1;
-        state.addresses.entry(address).or_default().handshakes += 1;
-        let (wake, displaced) = (Arc::<Notify>::default(), Arc::<Notify>::default());
-        let handshake = Handshake {
-            handshakes: self.clone(),
-            number,
-            address,
-            wake: wake.clone(),
-            displaced: displaced.clone(),
-        };
-        state
-            .under_way
-            .insert(number, UnderWay { address, stage: Stage::Waiting, wake, displaced });
-        handshake
+        let of_address = state.addresses.entry(address).or_default();
+        of_address.handshakes += 1;
+        of_address.waiting += 1;
+        let (turn_of_address, displaced) = (of_address.turn.clone(), Arc::<Notify>::default());
+        let under_way = UnderWay { address, has_begun: false, displaced: displaced.clone() };
+        state.under_way.insert(number, under_way);
+        Some(Handshake { handshakes: self.clone(), number, address, turn_of_address, displaced })
     }
 }
 
 impl State {
+    /// Whether there are so many handshakes that each client has to show its address.
+    fn are_many(&self) -> bool {
+        self.under_way.len() >= RETRY
+    }
+
     /// Ends the oldest handshake of the address that has the most, or of the addresses that have as many.
     fn displace(&mut self) {
         let count = |one: &UnderWay| self.addresses.get(&one.address).map(|of| of.handshakes);
         let displaced =
             self.under_way.iter().max_by_key(|(number, one)| (count(one), Reverse(**number)));
-        let Some(oldest) = displaced.map(|(number, _)| *number) else { return };
-        let displaced = self.under_way[&oldest].displaced.clone();
-        self.remove(oldest);
-        displaced.notify_one();
+        if let Some(oldest) = displaced.map(|(number, _)| *number) {
+            self.remove(oldest).into_iter().for_each(|one| one.displaced.notify_one());
+        }
     }
 
-    fn remove(&mut self, number: u64) {
-        let Some(UnderWay { address, stage, .. }) = self.under_way.remove(&number) else { return };
-        self.count(address, |of| {
+    fn remove(&mut self, number: u64) -> Option<UnderWay> {
+        let removed = self.under_way.remove(&number)?;
+        self.count(removed.address, |of| {
             of.handshakes -= 1;
-            of.unproven -= usize::from(stage == Stage::Begun);
+            of.waiting -= usize::from(!removed.has_begun);
+            of.unproven -= usize::from(removed.has_begun);
         });
-        self.wake_newest(address);
+        Some(removed)
     }
 
     /// Changes the counts of an address, which is forgotten when it has nothing any more.
@@ -169,42 +175,22 @@ impl State {
         }
     }
 
-    /// Gives a handshake the turn of its address, if no other one has it and no newer one waits for it. Returns the time at
-    /// which it may begin.
-    fn take_turn(&mut self, number: u64) -> Option<Instant> {
-        let address = self.under_way.get(&number)?.address;
-        if self.newest_waiting(address) != Some(number) {
-            return None;
-        }
-        self.under_way.get_mut(&number)?.stage = Stage::Next;
-        let of = self.addresses.get(&address)?;
-        let pause = PAUSE_FOR_EACH.saturating_mul(u32::try_from(of.unproven).unwrap_or(u32::MAX));
-        Some(of.last.map_or_else(Instant::now, |last| last + pause))
-    }
-
-    /// Returns the handshake that gets the turn of an address, if no other one has it.
-    fn newest_waiting(&self, address: IpAddr) -> Option<u64> {
-        let mut of_address = self.under_way.iter().rev().filter(|(_, one)| one.address == address);
-        let is_taken = of_address.clone().any(|(_, one)| one.stage == Stage::Next);
-        let newest = of_address.find(|(_, one)| one.stage == Stage::Waiting);
-        newest.filter(|_| !is_taken).map(|(number, _)| *number)
-    }
-
-    fn wake_newest(&self, address: IpAddr) {
-        if let Some(newest) = self.newest_waiting(address) {
-            self.under_way[&newest].wake.notify_one();
-        }
-    }
-
     fn has_begun(&mut self, number: u64) {
-        let Some(one) = self.under_way.get_mut(&number) else { return };
-        one.stage = Stage::Begun;
-        let address = one.address;
-        self.count(address, |of| {
-            of.unproven += 1;
-            of.last = Some(Instant::now());
-        });
-        self.wake_newest(address);
+        if let Some(one) = self.under_way.get_mut(&number) {
+            one.has_begun = true;
+            let address = one.address;
+            self.count(address, |of| {
+                of.waiting -= 1;
+                of.unproven += 1;
+            });
+        }
+    }
+
+    /// The time between the beginnings of two handshakes of an address.
+    fn pause(&self, address: IpAddr) -> Duration {
+        let unproven = self.addresses.get(&address).map_or(0, |of| of.unproven);
+        let pace = PACES.into_iter().find(|(count, _)| unproven >= *count);
+        pace.map_or(Duration::ZERO, |(_, pause)| pause)
     }
 }
 
@@ -235,18 +221,21 @@ impl Drop for Unproven<'_> {
 impl Handshake {
     /// Calls `first_step` in the turn of this handshake.
     pub(super) async fn begin<T>(&self, first_step: impl FnOnce() -> T) -> T {
-        let turn_of_address = loop {
-            let turn = self.handshakes.state.lock().take_turn(self.number);
-            match turn {
-                Some(turn) => break turn,
-                None => self.wake.notified().await,
-            }
-        };
-        tokio::time::sleep_until(turn_of_address).await;
+        let mut last = self.turn_of_address.lock().await;
+        if let Some(last) = *last {
+            let pause = self.handshakes.state.lock().pause(self.address);
+            tokio::time::sleep_until(last + pause).await;
+        }
         let _turn = self.handshakes.turn.lock().await;
         let begun = first_step();
-        self.handshakes.state.lock().has_begun(self.number);
-        if self.handshakes.require_retry() {
+        *last = Some(Instant::now());
+        drop(last);
+        let are_many = {
+            let mut state = self.handshakes.state.lock();
+            state.has_begun(self.number);
+            state.are_many()
+        };
+        if are_many {
             tokio::time::sleep(PAUSE).await;
         }
         begun
@@ -267,7 +256,7 @@ impl Handshake {
 
 impl Drop for Handshake {
     fn drop(&mut self) {
-        self.handshakes.state.lock().remove(self.number);
+        _ = self.handshakes.state.lock().remove(self.number);
     }
 }
 
@@ -278,6 +267,13 @@ mod tests {
     use cuda_lease::authority::ServerTls;
 
     use super::*;
+
+    /// A handshake that has begun.
+    fn begun(handshakes: &Arc<Handshakes>, address: IpAddr) -> Handshake {
+        let handshake = handshakes.add(address).unwrap();
+        handshakes.state.lock().has_begun(handshake.number);
+        handshake
+    }
 
     fn is_displaced(handshake: &Handshake) -> bool {
         let mut displaced = std::pin::pin!(handshake.displaced());
@@ -290,10 +286,10 @@ mod tests {
     #[test]
     fn address_with_the_most_handshakes_loses_its_oldest() {
         let handshakes = Arc::new(Handshakes::default());
-        let at = |address: &str| handshakes.add(address.parse().unwrap());
+        let at = |address: &str| begun(&handshakes, address.parse().unwrap());
         let client = at("10.0.0.1");
         let mut flood: Vec<_> = (0..HANDSHAKES - 1).map(|_| at("10.0.0.2")).collect();
-        assert!(handshakes.require_retry());
+        assert!(handshakes.state.lock().are_many());
         flood.extend((0..10).map(|_| at("10.0.0.2")));
         let another = at("10.0.0.3");
         assert!(!is_displaced(&client));
@@ -301,7 +297,7 @@ mod tests {
         assert!(displaced[..11].iter().all(|is| *is) && !displaced[11..].contains(&true));
         assert_eq!(handshakes.state.lock().under_way.len(), HANDSHAKES);
         drop((client, another, flood));
-        assert!(handshakes.state.lock().under_way.is_empty() && !handshakes.require_retry());
+        assert!(handshakes.state.lock().under_way.is_empty());
     }
 
     /// Adds handshakes whose turn of the node waits. Returns the order in which they have begun.
@@ -311,7 +307,8 @@ mod tests {
         let mut tasks = tokio::task::JoinSet::new();
         let held = handshakes.turn.lock().await;
         for (number, address) in addresses.enumerate() {
-            let (begun, handshake) = (begun.clone(), handshakes.add(address.parse().unwrap()));
+            let (begun, handshake) =
+                (begun.clone(), handshakes.add(address.parse().unwrap()).unwrap());
             tasks.spawn(async move {
                 handshake.begin(|| begun.lock().push((number, address))).await;
             });
@@ -332,17 +329,25 @@ mod tests {
         assert_eq!(order.len(), 102);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn newest_handshake_of_an_address_begins_first() {
-        let order = order_of(["10.0.0.1"; 4].into_iter()).await;
-        assert_eq!(order.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 3, 2, 1]);
+    #[test]
+    fn handshake_behind_too_many_of_its_address_is_refused_at_once() {
+        let (handshakes, address) = (Arc::new(Handshakes::default()), Ipv4Addr::LOCALHOST.into());
+        let mut waiting: Vec<_> =
+            (0..=WAITING_OF_ADDRESS).map(|_| handshakes.add(address)).collect();
+        assert!(waiting.pop().unwrap().is_none());
+        assert!(handshakes.add(Ipv4Addr::BROADCAST.into()).is_some());
+        let first = waiting.swap_remove(0).unwrap();
+        handshakes.state.lock().has_begun(first.number);
+        assert!(handshakes.add(address).is_some());
+        drop((first, waiting));
+        assert!(handshakes.state.lock().addresses.is_empty());
     }
 
     /// The one that has the turn of its address ends, and the one that gets it next too.
     #[tokio::test(start_paused = true)]
     async fn handshake_that_ends_gives_the_turn_of_its_address_back() {
         let handshakes = Arc::new(Handshakes::default());
-        let add = || handshakes.add("10.0.0.1".parse().unwrap());
+        let add = || handshakes.add("10.0.0.1".parse().unwrap()).unwrap();
         let held = handshakes.turn.lock().await;
         let mut tasks: Vec<_> = (0..3)
             .map(|_| add())
@@ -361,32 +366,37 @@ mod tests {
 
     /// Clients without a certificate begin handshakes and fail, without an end.
     #[tokio::test(start_paused = true)]
-    async fn address_with_unproven_connections_begins_handshakes_slowly() {
+    async fn address_with_many_unproven_connections_begins_handshakes_slowly() {
         let handshakes = Arc::new(Handshakes::default());
-        let address = "127.0.0.1:0".parse().unwrap();
-        let (config, _) = ServerTls::insecure().config_for(address).unwrap();
+        let (address, other) = ("10.0.0.1".parse().unwrap(), "10.0.0.2".parse().unwrap());
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let (config, _) = ServerTls::insecure().config_for(listen).unwrap();
         let (mut configs, mut failed) = (Vec::new(), tokio::task::JoinSet::new());
-        let started = Instant::now();
-        for _ in 0..400 {
+        let time_of = async |address| {
+            let (started, handshake) = (Instant::now(), handshakes.add(address).unwrap());
+            handshake.begin(|| ()).await;
+            (started.elapsed(), handshake)
+        };
+        for unproven in 0..2100 {
+            let (time, handshake) = time_of(address).await;
+            let least = match unproven {
+                0..64 => Duration::ZERO,
+                64..2048 => Duration::from_millis(4),
+                _ => Duration::from_millis(19),
+            };
+            assert!(time >= least && time <= least + Duration::from_millis(2), "{time:?}");
+            assert_eq!(handshakes.require_retry(address), unproven + 1 >= RETRY_OF_ADDRESS);
             let mut config = config.clone();
             let memory = ConnectionMemory::observe(&mut config);
-            let handshake = handshakes.add(address.ip());
-            handshake.begin(|| {}).await;
             failed.spawn(handshake.fail(memory));
             configs.push(config);
             tokio::task::yield_now().await;
         }
-        // The sum of the pauses, which a clock of milliseconds rounds up.
-        let least = PAUSE_FOR_EACH * (0..400).sum();
-        assert!(started.elapsed() >= least, "{:?}", started.elapsed());
         // Another address does not wait, and this one does not after the end of the connections.
-        for address in ["10.0.0.2", "127.0.0.1"] {
-            let started = Instant::now();
-            handshakes.add(address.parse().unwrap()).begin(|| {}).await;
-            assert_eq!(started.elapsed().is_zero(), address == "10.0.0.2");
-        }
+        assert!(time_of(other).await.0.is_zero() && !handshakes.require_retry(other));
         drop(configs);
         failed.join_all().await;
+        assert!(time_of(address).await.0.is_zero());
         assert!(handshakes.state.lock().addresses.is_empty());
     }
 
@@ -398,10 +408,10 @@ mod tests {
             let first = Ipv4Addr::from(first).to_bits();
             let addresses =
                 (1..HANDSHAKES as u32).map(|number| Ipv4Addr::from_bits(first + number));
-            addresses.map(|address| handshakes.add(address.into())).collect()
+            addresses.map(|address| begun(&handshakes, address.into())).collect()
         };
         let earlier = flood([10, 0, 0, 0]);
-        let client = handshakes.add("2001:db8::1".parse().unwrap());
+        let client = begun(&handshakes, "2001:db8::1".parse().unwrap());
         let later = flood([10, 1, 0, 0]);
         assert!(!is_displaced(&client));
         assert!(earlier.iter().all(is_displaced) && !later.iter().any(is_displaced));

@@ -532,7 +532,7 @@ async fn accept(
     let logged = Arc::new(RateLimiter::direct(Quota::per_second(REFUSALS_LOGGED)));
     let mut connections = 0;
     while let Some(incoming) = endpoint.accept().await {
-        if handshakes.require_retry()
+        if handshakes.require_retry(incoming.remote_address().ip())
             && !incoming.remote_address_validated()
             && incoming.may_retry()
         {
@@ -540,7 +540,10 @@ async fn accept(
             continue;
         }
         connections += 1;
-        let handshake = handshakes.add(incoming.remote_address().ip());
+        let Some(handshake) = handshakes.add(incoming.remote_address().ip()) else {
+            incoming.refuse();
+            continue;
+        };
         let (leases, tls, connection) = (leases.clone(), tls.clone(), connections);
         let (logged, configs, handshakes) = (logged.clone(), configs.clone(), handshakes.clone());
         // Before the handshake begins, so that no reload is missed.

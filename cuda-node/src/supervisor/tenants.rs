@@ -27,7 +27,7 @@ const RESERVED_CONNECTIONS: u32 = 128;
 
 /// The connections beyond its limit that a tenant may have that wait for their refusal, or were refused and whose memory is
 /// not free.
-const REFUSALS: usize = 64;
+const REFUSALS: usize = 256;
 
 /// The wide connections of a tenant that have ended and give their places to the next ones.
 const ENDED_WIDE: u32 = 2;
