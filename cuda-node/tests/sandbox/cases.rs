@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use crate::{
     attacks::{Findings, INCOMPLETE, SECRET, SECRET_VARIABLE},
     supervisor::{
-        FILL, Filled, HOLD, INHERITED, OFF, OUTLIVE, REQUIRED, WITHOUT_FILTERS, WITHOUT_LANDLOCK,
+        FILL, Filled, HOLD, INHERITED, OFF, OUTLIVE, REQUIRED, WATCH, WITHOUT_FILTERS, WITHOUT_LANDLOCK,
         WITHOUT_MOUNTS, WITHOUT_NAMESPACES, cgroup_of,
     },
 };
@@ -139,6 +139,7 @@ pub fn all() -> Vec<Trial> {
         pid_namespace_needs_a_proc_of_its_own,
         required_sandbox_names_each_missing_part,
         inherited_descriptor_is_reported,
+        worker_cannot_use_all_watches_of_its_user,
     ];
     trials.extend(trials![
         !is_root;
@@ -251,6 +252,19 @@ fn inherited_descriptor_is_reported() {
     let findings = attack(user(&[INHERITED]));
     assert_refused(&findings, &["find_descriptors"]);
     assert_eq!(missing(&findings), [Part::Descriptors]);
+}
+
+/// The kernel counts what epolls watch for each user. A worker in a user namespace has that of the supervisor.
+fn worker_cannot_use_all_watches_of_its_user() {
+    let mut supervisor = root(&[WATCH]);
+    if rustix::process::geteuid().is_root() {
+        // Not the user of other tests, which run at the same time.
+        supervisor.uid(USER + 1).gid(USER + 1);
+    }
+    let output = run(supervisor);
+    let text = String::from_utf8_lossy(&output.stdout);
+    println!("{text}{}", String::from_utf8_lossy(&output.stderr));
+    assert!(text.contains("the other worker started"), "{text}");
 }
 
 fn worker_beyond_its_memory_limit_is_killed_and_leaves_no_cgroup() {

@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         Some("supervisor") => supervisor::run(),
         Some("print-memory-limit") => supervisor::print_memory_limit(),
         Some("reporter") => supervisor::reporter(),
+        Some("watcher") => attacks::watcher(),
         Some("filler") => supervisor::filler(),
         Some("node") => node::run(),
         Some("greedy-worker") => node::greedy_worker(),

@@ -39,6 +39,7 @@ pub const WITHOUT_FILTERS: &str = "without-filters";
 pub const WITHOUT_LANDLOCK: &str = "without-landlock";
 pub const WITHOUT_MOUNTS: &str = "without-mounts";
 pub const FILL: &str = "fill";
+pub const WATCH: &str = "watch";
 pub const INHERITED: &str = "inherited";
 
 /// Launches a hostile worker and another worker, and prints the [`Findings`] as JSON. Exits with the code of a hostile
@@ -79,6 +80,10 @@ pub fn run() -> ExitCode {
     }
     if has(FILL) {
         println!("{}", serde_json::to_string(&runtime.block_on(fill(&sandbox.unwrap()))).unwrap());
+        return ExitCode::SUCCESS;
+    }
+    if has(WATCH) {
+        println!("{}", runtime.block_on(watch(&sandbox.unwrap())));
         return ExitCode::SUCCESS;
     }
     match runtime.block_on(attack(sandbox)) {
@@ -140,6 +145,27 @@ async fn fill(sandbox: &Sandbox) -> Filled {
     ends.commands.write_all(b"!").await.unwrap();
     let cause = worker.reaped().await.to_string();
     Filled { cause, exceeded: worker.exceeded_host_memory(), cgroup, share }
+}
+
+/// Launches a worker that watches as many descriptors as it can, and then another worker. Returns the number of watches,
+/// and the reason why the other worker did not start.
+async fn watch(sandbox: &Sandbox) -> String {
+    let (mut watcher, mut ends) = launcher("watcher", Some(sandbox)).launch().unwrap();
+    let mut used = String::new();
+    BufReader::new(&mut ends.commands).read_line(&mut used).await.unwrap();
+    let other = match launcher("other-worker", Some(sandbox)).launch() {
+        Ok((mut other, mut ends)) => {
+            ends.commands.read_u8().await.unwrap();
+            other.kill();
+            other.reaped().await;
+            "the other worker started".to_owned()
+        }
+        Err(error) => error.to_string(),
+    };
+    let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.map(drop);
+    watcher.kill();
+    watcher.reaped().await;
+    format!("{} watches; {other}; a listener: {socket:?}", used.trim())
 }
 
 /// The cgroup that a supervisor made for a process.
