@@ -177,6 +177,8 @@ fn attack_all(targets: &Targets) -> Vec<(&'static str, io::Result<()>)> {
         ("run_program", run_program()),
         ("open_many_descriptors", open_many_descriptors()),
         ("open_many_descriptors_in_threads", open_many_descriptors_in_threads()),
+        ("start_thread_with_own_descriptors", start_thread_with_own_descriptors()),
+        ("use_asynchronous_requests", call(libc::SYS_io_setup, [1, 0, 0, 0, 0])),
         ("mount", mount(&targets.own_cache)),
         ("change_root", rustix::process::chroot(&targets.own_cache).map_err(Into::into)),
         ("create_device", create_device(&targets.own_cache.join("device"))),
@@ -383,6 +385,54 @@ fn open_many_descriptors_in_threads() -> io::Result<()> {
         }
     });
     wait.into_inner().unwrap()
+}
+
+/// Starts a thread that shares all but its descriptors, without the C library.
+fn start_thread_with_own_descriptors() -> io::Result<()> {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    static HAS_RUN: AtomicBool = AtomicBool::new(false);
+    extern "C" fn run(_: *mut libc::c_void) -> libc::c_int {
+        HAS_RUN.store(true, Ordering::SeqCst);
+        // SAFETY: ends the thread.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+        0
+    }
+    HAS_RUN.store(false, Ordering::SeqCst);
+    let stack = Box::leak(vec![0_u8; 1 << 16].into_boxed_slice());
+    let flags = libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND | libc::CLONE_FS;
+    // SAFETY: the thread has a stack of its own, and uses no storage of a thread.
+    unsafe {
+        let end = stack.as_mut_ptr().add(stack.len()).cast();
+        if libc::clone(run, end, flags, ptr::null_mut()) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    while !HAS_RUN.load(Ordering::SeqCst) {
+        std::thread::yield_now();
+    }
+    std::thread::sleep(std::time::Duration::from_millis(1));
+    Ok(())
+}
+
+/// The role of a worker that uses all asynchronous requests of the machine, and reports it.
+pub fn asynchronous() -> ExitCode {
+    let (_report, ends) = match start() {
+        Ok(started) => started,
+        Err(code) => return code,
+    };
+    let (mut contexts, mut size) = (0, 1_u32 << 15);
+    while size > 0 {
+        let mut context = 0_u64;
+        // SAFETY: the kernel writes the context.
+        match unsafe { libc::syscall(libc::SYS_io_setup, size, &raw mut context) } {
+            0 => contexts += 1,
+            _ => size /= 2,
+        }
+    }
+    writeln!(&ends.commands, "{contexts} contexts").unwrap();
+    loop {
+        std::thread::park();
+    }
 }
 
 /// Watches descriptors until the user may watch no more, or until `most` threads do so. Returns the number of watches and

@@ -22,6 +22,7 @@ fn main() -> ExitCode {
         Some("print-memory-limit") => supervisor::print_memory_limit(),
         Some("reporter") => supervisor::reporter(),
         Some("watcher") => attacks::watcher(),
+        Some("asynchronous") => attacks::asynchronous(),
         Some("filler") => supervisor::filler(),
         Some("node") => node::run(),
         Some("greedy-worker") => node::greedy_worker(),

@@ -40,6 +40,7 @@ pub const WITHOUT_LANDLOCK: &str = "without-landlock";
 pub const WITHOUT_MOUNTS: &str = "without-mounts";
 pub const FILL: &str = "fill";
 pub const WATCH: &str = "watch";
+pub const ASYNCHRONOUS: &str = "asynchronous";
 pub const INHERITED: &str = "inherited";
 
 /// Launches a hostile worker and another worker, and prints the [`Findings`] as JSON. Exits with the code of a hostile
@@ -84,6 +85,10 @@ pub fn run() -> ExitCode {
     }
     if has(WATCH) {
         println!("{}", runtime.block_on(watch(&sandbox.unwrap())));
+        return ExitCode::SUCCESS;
+    }
+    if has(ASYNCHRONOUS) {
+        println!("{}", runtime.block_on(use_requests(&sandbox.unwrap())));
         return ExitCode::SUCCESS;
     }
     match runtime.block_on(attack(sandbox)) {
@@ -163,9 +168,27 @@ async fn watch(sandbox: &Sandbox) -> String {
         Err(error) => error.to_string(),
     };
     let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.map(drop);
+    let killed = std::time::Instant::now();
     watcher.kill();
     watcher.reaped().await;
+    eprintln!("the worker has ended after {:?}", killed.elapsed());
     format!("{} watches; {other}; a listener: {socket:?}", used.trim())
+}
+
+/// Launches a worker that takes all asynchronous requests that it gets. Returns what another process gets then.
+async fn use_requests(sandbox: &Sandbox) -> String {
+    let (mut worker, mut ends) = launcher("asynchronous", Some(sandbox)).launch().unwrap();
+    let mut used = String::new();
+    BufReader::new(&mut ends.commands).read_line(&mut used).await.unwrap();
+    let mut context = 0_u64;
+    // SAFETY: the kernel writes the context.
+    let result = match unsafe { libc::syscall(libc::SYS_io_setup, 1, &raw mut context) } {
+        0 => "it gets one".to_owned(),
+        _ => std::io::Error::last_os_error().to_string(),
+    };
+    worker.kill();
+    worker.reaped().await;
+    format!("{}; another process: {result}", used.trim())
 }
 
 /// The cgroup that a supervisor made for a process.
