@@ -435,6 +435,36 @@ pub fn asynchronous() -> ExitCode {
     }
 }
 
+/// The number of locks of [`locker`].
+const LOCKS: i64 = 1 << 16;
+
+/// The role of a worker that has many locks of one file, and many descriptors of it. Each close of a descriptor walks
+/// over all locks, also at the end of the process, which no signal shortens.
+pub fn locker() -> ExitCode {
+    let (_report, ends) = match start() {
+        Ok(started) => started,
+        Err(code) => return code,
+    };
+    let file = rustix::fs::memfd_create(c"locks", rustix::fs::MemfdFlags::empty()).unwrap();
+    let set = |kind: libc::c_int, start: i64, length: i64| {
+        // SAFETY: zeros are valid, and the kernel reads the lock.
+        unsafe {
+            let mut lock: libc::flock = std::mem::zeroed();
+            (lock.l_type, lock.l_start, lock.l_len) = (kind as i16, start, length);
+            libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) == 0
+        }
+    };
+    // An unlock in the middle makes two locks of one, without a look at the others.
+    assert!(set(libc::F_WRLCK, 0, 2 * LOCKS));
+    let locks = (0..LOCKS).rev().take_while(|at| set(libc::F_UNLCK, 2 * at + 1, 1)).count();
+    // SAFETY: the call takes numbers.
+    let copies = (0..).take_while(|_| unsafe { libc::dup(file.as_raw_fd()) } >= 0).count();
+    writeln!(&ends.commands, "{locks} locks, {copies} descriptors").unwrap();
+    loop {
+        std::thread::park();
+    }
+}
+
 /// Watches descriptors until the user may watch no more, or until `most` threads do so. Returns the number of watches and
 /// the error.
 pub fn use_all_watches(most: usize) -> (u64, String) {

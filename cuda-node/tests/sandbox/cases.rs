@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use crate::{
     attacks::{Findings, INCOMPLETE, SECRET, SECRET_VARIABLE},
     supervisor::{
-        ASYNCHRONOUS, FILL, Filled, HOLD, INHERITED, OFF, OUTLIVE, REQUIRED, WATCH, WITHOUT_FILTERS, WITHOUT_LANDLOCK,
+        ASYNCHRONOUS, FILL, Filled, HOLD, INHERITED, LOCK, OFF, OUTLIVE, REQUIRED, WATCH, WITHOUT_FILTERS, WITHOUT_LANDLOCK,
         WITHOUT_MOUNTS, WITHOUT_NAMESPACES, cgroup_of,
     },
 };
@@ -146,6 +146,7 @@ pub fn all() -> Vec<Trial> {
         required_sandbox_names_each_missing_part,
         inherited_descriptor_is_reported,
         worker_cannot_use_all_watches_of_its_user,
+        killed_worker_with_many_locks_ends_in_time,
         worker_cannot_use_all_asynchronous_requests_of_the_machine,
     ];
     trials.extend(trials![
@@ -272,6 +273,15 @@ fn worker_cannot_use_all_watches_of_its_user() {
     let text = String::from_utf8_lossy(&output.stdout);
     println!("{text}{}", String::from_utf8_lossy(&output.stderr));
     assert!(text.contains("the other worker started"), "{text}");
+}
+
+/// The node fences the device of a worker that has not ended 30 seconds after its kill. The memory limit of a worker admits
+/// more locks than it has here.
+fn killed_worker_with_many_locks_ends_in_time() {
+    let output = run(root(&[LOCK]));
+    let seconds: f64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(seconds < 2.0, "{text}");
 }
 
 /// The kernel counts them for the whole machine.

@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         Some("reporter") => supervisor::reporter(),
         Some("watcher") => attacks::watcher(),
         Some("asynchronous") => attacks::asynchronous(),
+        Some("locker") => attacks::locker(),
         Some("filler") => supervisor::filler(),
         Some("node") => node::run(),
         Some("greedy-worker") => node::greedy_worker(),

@@ -40,6 +40,7 @@ pub const WITHOUT_LANDLOCK: &str = "without-landlock";
 pub const WITHOUT_MOUNTS: &str = "without-mounts";
 pub const FILL: &str = "fill";
 pub const WATCH: &str = "watch";
+pub const LOCK: &str = "lock";
 pub const ASYNCHRONOUS: &str = "asynchronous";
 pub const INHERITED: &str = "inherited";
 
@@ -85,6 +86,10 @@ pub fn run() -> ExitCode {
     }
     if has(WATCH) {
         println!("{}", runtime.block_on(watch(&sandbox.unwrap())));
+        return ExitCode::SUCCESS;
+    }
+    if has(LOCK) {
+        println!("{}", runtime.block_on(lock(&sandbox.unwrap())));
         return ExitCode::SUCCESS;
     }
     if has(ASYNCHRONOUS) {
@@ -173,6 +178,18 @@ async fn watch(sandbox: &Sandbox) -> String {
     watcher.reaped().await;
     eprintln!("the worker has ended after {:?}", killed.elapsed());
     format!("{} watches; {other}; a listener: {socket:?}", used.trim())
+}
+
+/// Launches a worker that takes locks. Returns the seconds that its end takes.
+async fn lock(sandbox: &Sandbox) -> f64 {
+    let (mut worker, mut ends) = launcher("locker", Some(sandbox)).launch().unwrap();
+    let mut used = String::new();
+    BufReader::new(&mut ends.commands).read_line(&mut used).await.unwrap();
+    let killed = std::time::Instant::now();
+    worker.kill();
+    worker.reaped().await;
+    eprintln!("{}: the worker has ended after {:?}", used.trim(), killed.elapsed());
+    killed.elapsed().as_secs_f64()
 }
 
 /// Launches a worker that takes all asynchronous requests that it gets. Returns what another process gets then.
