@@ -275,8 +275,8 @@ fn worker_cannot_use_all_watches_of_its_user() {
     assert!(text.contains("the other worker started"), "{text}");
 }
 
-/// The node fences the device of a worker that has not ended 30 seconds after its kill. The memory limit of a worker admits
-/// more locks than it has here.
+/// The lease has its device until its worker has ended. The memory limit of a worker admits a hundred times more locks than
+/// it has here.
 fn killed_worker_with_many_locks_ends_in_time() {
     let output = run(root(&[LOCK]));
     let seconds: f64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
