@@ -78,6 +78,14 @@ impl Quota {
         Ok(Charge { quota: self.clone(), bytes, number, is_freed: false })
     }
 
+    /// Checks the counts. Returns the bytes of charges that have their memory, and the number of those that wait.
+    #[cfg(test)]
+    pub(super) fn check(&self) -> (u64, usize) {
+        let accounts = self.accounts.lock();
+        assert!(accounts.used <= self.limit && accounts.taken <= self.limit);
+        (accounts.taken, accounts.waiting.len())
+    }
+
     /// The error for `bytes` bytes that are not free.
     pub(super) fn shortage(&self, bytes: u64) -> Error {
         let (Self { kind, limit, .. }, free) = (self, self.limit - self.accounts.lock().used);

@@ -108,3 +108,73 @@ fn submit_that_was_created_before_renewals_runs() {
     }
     check(submit.launch_blocking(), 3.0, 1000);
 }
+
+/// A submit gets memory whose frees are complete, also if the client requests no progress.
+#[test]
+fn submit_gets_memory_of_several_frees() {
+    let node = Node::start(&[]);
+    let lease = std::sync::Arc::new(node.lease().acquire_blocking().unwrap());
+    let stream = lease.new_stream().unwrap();
+    let spin = lease.device().load_ptx_blocking(include_str!("../../../kernels/spin.ptx")).unwrap();
+    let spin = spin.function("spin").unwrap();
+    const BYTES: usize = 24 << 20;
+    let buffers = [(); 2].map(|()| zeros::<u32>(BYTES / 4).sync_on(&stream).unwrap());
+    for buffer in buffers {
+        let config = cuda_async::LaunchConfig::new(1, 1);
+        let rounds = 50_000_000u32;
+        // SAFETY: writes to the first element.
+        let launch = unsafe { cuda_async::launch(&spin, config, (buffer, 1u32, rounds, 1u32)) };
+        // SAFETY: the output is dropped, so no foreign code uses it.
+        drop(unsafe { launch.async_on(&stream) }.unwrap());
+    }
+    // The client sends frees with its next submission. This one requests no progress.
+    // SAFETY: the output is dropped, so no foreign code uses it.
+    drop(unsafe { zeros::<u8>(1).async_on(&stream) }.unwrap());
+    thread::sleep(std::time::Duration::from_millis(50));
+    let started = std::time::Instant::now();
+    let job = Job::new("square", IOTA).arg(&1u32).input(&[3f32]).max_output(4);
+    let job = job.region_bytes(2 * BYTES as u64);
+    let (done, ended) = std::sync::mpsc::channel();
+    let submitting = lease.clone();
+    thread::spawn(move || done.send(submitting.submit_job(job).launch_blocking()));
+    let ended = ended.recv_timeout(std::time::Duration::from_secs(20));
+    println!("{:?}", started.elapsed());
+    check(ended.expect("the submit waits for memory that is free"), 3.0, 1);
+}
+
+/// Frees of work that a fault has ended give their memory back, also over a reset.
+#[test]
+fn memory_comes_back_over_faults_and_resets() {
+    let node = Node::start(&[]);
+    let lease = node.lease().acquire_blocking().unwrap();
+    let faults = include_str!("../../../kernels/faults.ptx");
+    const BYTES: usize = 60 << 20;
+    for round in 0..6 {
+        let (stream, other) = (lease.new_stream().unwrap(), lease.new_stream().unwrap());
+        let module = lease.device().load_ptx_blocking(faults).unwrap();
+        let fault = module.function("store_at").unwrap();
+        let buffer = zeros::<u32>(BYTES / 4).sync_on(&stream).unwrap();
+        let config = cuda_async::LaunchConfig::new(1, 1);
+        // SAFETY: faults.
+        let launch = unsafe { cuda_async::launch(&fault, config, (buffer, 1u64 << 40, 1u32)) };
+        if round % 2 == 0 {
+            let error = launch.sync_on(&stream).map(drop).unwrap_err();
+            assert!(matches!(error, cuda_core::Error::Fault(_)), "{error}");
+        } else {
+            // SAFETY: the output is dropped, so no foreign code uses it.
+            drop(unsafe { launch.async_on(&stream) });
+            // SAFETY: see above.
+            drop(unsafe { zeros::<u8>(1).async_on(&other) });
+        }
+        if round % 3 != 2 {
+            drop((stream, other));
+        }
+        lease.device().reset().unwrap();
+    }
+    let stream = lease.new_stream().unwrap();
+    drop(zeros::<u8>(BYTES).sync_on(&stream).unwrap());
+    // The client sends the free with its next submission.
+    zeros::<u8>(1).sync_on(&stream).unwrap();
+    let job = Job::new("square", IOTA).arg(&1u32).input(&[3f32]).max_output(4);
+    check(lease.submit_job(job.region_bytes(BYTES as u64 / 2)).launch_blocking(), 3.0, 1);
+}

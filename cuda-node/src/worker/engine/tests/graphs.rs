@@ -28,6 +28,12 @@ pub(super) struct Slow {
     created: Mutex<Vec<GraphId>>,
     /// The allocations (`a`) and frees (`f`).
     pub(super) memory: Mutex<Vec<(char, u64)>>,
+    /// The bytes of each allocation, with the ticket of its free and those that the free comes after.
+    pub(super) frees: Mutex<Vec<(u64, Vec<Ticket>)>>,
+    /// The last number that each stream has taken, and that it has completed.
+    pub(super) numbers: Mutex<[(u64, u64); 3]>,
+    /// The tickets whose progress is requested and not reported.
+    pub(super) wanted: Mutex<Vec<Ticket>>,
 }
 
 // SAFETY: submissions have no effect, and touch no memory.
@@ -41,6 +47,8 @@ unsafe impl Backend for Slow {
     }
 
     unsafe fn submit(&self, submission: &Submission<'_>, host: &[Arc<HostBlock>]) -> Result<()> {
+        let at = submission.ticket;
+        self.numbers.lock()[at.stream.0 as usize].0 = at.number;
         let work = submission.work.clone().into_owned();
         self.submitted.lock().push((submission.ticket.stream, work));
         self.hosts.lock().push(host.iter().map(Arc::downgrade).collect());
@@ -50,10 +58,17 @@ unsafe impl Backend for Slow {
     unsafe fn control(&self, control: Control) -> Result<()> {
         match control {
             Control::CreateGraph { id, .. } => self.created.lock().push(id),
-            Control::Allocate { id, .. } | Control::AllocateIn { id, .. } => {
+            Control::Allocate { id, at, .. } | Control::AllocateIn { id, at, .. } => {
+                self.numbers.lock()[at.stream.0 as usize].0 = at.number;
                 self.memory.lock().push(('a', id.0));
             }
-            Control::Free { id, .. } => self.memory.lock().push(('f', id.0)),
+            Control::Free { id, stream, mut after } => {
+                self.memory.lock().push(('f', id.0));
+                let number = self.numbers.lock()[stream.0 as usize].0;
+                after.push(Ticket { stream, number });
+                self.frees.lock().push((id.0, after));
+            }
+            Control::Want { ticket } => self.wanted.lock().push(ticket),
             _ => {}
         }
         Ok(())
@@ -112,6 +127,9 @@ impl Test {
             loading: Mutex::default(),
             created: Mutex::default(),
             memory: Mutex::default(),
+            wanted: Mutex::default(),
+            frees: Mutex::default(),
+            numbers: Mutex::default(),
         });
         let limits = Limits {
             submissions_in_flight: 64,
@@ -201,6 +219,48 @@ impl Test {
             _ => '?',
         };
         self.backend.submitted.lock().iter().map(|(ticket, work)| (ticket.0, kind(work))).collect()
+    }
+
+    /// The backend reports the progress that was requested, until none is requested. Returns whether there was any.
+    pub(super) fn report_wanted(&self) -> bool {
+        let (mut has_reported, mut rounds) = (false, 0);
+        loop {
+            let wanted = std::mem::take(&mut *self.backend.wanted.lock());
+            rounds += 1;
+            assert!(rounds < 1000, "endless reports: {wanted:?}, {:?}, {:?}", self.backend.numbers.lock(), self.engine.quota);
+            if wanted.is_empty() {
+                return has_reported;
+            }
+            let sink = Sink(self.engine.reports.clone());
+            for Ticket { stream, number } in wanted {
+                let number = {
+                    let numbers = &mut self.backend.numbers.lock()[stream.0 as usize];
+                    numbers.1 = numbers.1.max(number);
+                    numbers.1
+                };
+                let notice = Notice::Progress { stream, accepted: number, complete: number };
+                // SAFETY: submissions have no effect.
+                unsafe { sink.notice(notice) };
+                has_reported = true;
+            }
+        }
+    }
+
+    pub(super) fn last(&self, stream: u64) -> u64 {
+        self.last[stream as usize]
+    }
+
+    /// A part of what a stream has taken is complete.
+    pub(super) fn complete_some(&self, stream: u64, random: &mut impl FnMut(u64) -> u64) {
+        let complete = {
+            let (taken, complete) = &mut self.backend.numbers.lock()[stream as usize];
+            *complete += random(*taken - *complete + 1);
+            *complete
+        };
+        let sink = Sink(self.engine.reports.clone());
+        let notice = Notice::Progress { stream: StreamId(stream), accepted: complete, complete };
+        // SAFETY: submissions have no effect.
+        unsafe { sink.notice(notice) };
     }
 
     /// Everything that a stream has taken is complete.

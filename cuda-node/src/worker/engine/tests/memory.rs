@@ -33,6 +33,34 @@ impl Test {
         self.control(Control::NameVariable { id, module: MODULE, name, bytes: 4 })
     }
 
+    /// Checks that the bytes that the backend has, with those of charges of other threads, do not exceed the limit.
+    fn check_physical(
+        &self,
+        seed: u64,
+        reuses: bool,
+        sizes: &std::collections::BTreeMap<u64, u64>,
+        charges: &[(u64, crate::worker::quota::Charge)],
+    ) {
+        if reuses {
+            return;
+        }
+        let numbers = *self.backend.numbers.lock();
+        let is_complete = |ticket: &Ticket| ticket.number <= numbers[ticket.stream.0 as usize].1;
+        let frees = self.backend.frees.lock();
+        let freed: u64 = frees
+            .iter()
+            .filter(|(_, tickets)| tickets.iter().all(is_complete))
+            .map(|(id, _)| sizes[id])
+            .sum();
+        let memory = self.memory();
+        let made: u64 =
+            memory.iter().filter(|(kind, _)| *kind == 'a').map(|(_, id)| sizes[id]).sum();
+        let others: u64 =
+            charges.iter().filter(|(_, charge)| !charge.waits()).map(|(bytes, _)| bytes).sum();
+        let physical = made - freed + others;
+        assert!(physical <= ALL, "seed {seed}: the backend has {physical} bytes");
+    }
+
     fn used(&self) -> u64 {
         self.engine.quota.limit_and_used().1
     }
@@ -143,4 +171,145 @@ fn frees_that_are_not_complete_are_limited() {
     assert_eq!(frees(&test), FREE_LIMIT);
     test.complete(1);
     assert_eq!(frees(&test), 2 * FREE_LIMIT);
+}
+
+/// Random commands of a session with several streams, beside charges of other threads, against a model: which
+/// allocations fit depends on the order of arrival alone, the bytes that the backend has never exceed the limit, every
+/// command is carried out, and nothing stays charged.
+#[test]
+fn random_commands_agree_with_a_model_of_the_quota() {
+    for seed in 0..400 {
+        random_commands(seed, false);
+        random_commands(seed, true);
+    }
+}
+
+fn random_commands(seed: u64, reuses: bool) {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let mut info = DeviceInfo::new("slow", "random");
+    let mut capabilities = Capabilities::local(ALL);
+    capabilities.pools = 8;
+    if reuses {
+        info.driver = Some((13, 0));
+    }
+    let mut test = Test::with(info, capabilities);
+    test.control(Control::CreatePool { id: PoolId(2), spec: PoolSpec::new(0) }).unwrap();
+    // The model: the bytes of allocations that were admitted and whose free has not arrived.
+    let mut used = 0;
+    let mut sizes = std::collections::BTreeMap::new();
+    let mut live: Vec<u64> = Vec::new();
+    let mut charges: Vec<(u64, crate::worker::quota::Charge)> = Vec::new();
+    let mut admitted = 0;
+    let mut is_loading = false;
+    for id in 1..120 {
+        match random(12) {
+            0..5 => {
+                let (stream, bytes) = (1 + random(2), random(ALL / 2) + 1);
+                let fits = bytes <= ALL - used;
+                let before = test.used();
+                assert_eq!(before, used, "seed {seed}, command {id}");
+                if random(4) == 0 {
+                    let at = test.next(stream);
+                    let pool = PoolId(2);
+                    test.control(Control::AllocateIn { pool, id: AllocId(id), bytes, at }).unwrap();
+                } else {
+                    test.take(stream, id, bytes).unwrap();
+                }
+                assert_eq!(test.used() - before, if fits { bytes } else { 0 });
+                live.push(id);
+                sizes.insert(id, if fits { bytes } else { 0 });
+                used += sizes[&id];
+                admitted += u64::from(fits);
+            }
+            5..8 if !live.is_empty() => {
+                let id = live.swap_remove(random(live.len() as u64) as usize);
+                let stream = 1 + random(2);
+                let other = StreamId(3 - stream);
+                let last = test.last(3 - stream);
+                let after = match random(2) == 0 && last > 0 {
+                    true => vec![Ticket { stream: other, number: 1 + random(last) }],
+                    false => Vec::new(),
+                };
+                test.free_after(stream, id, after).unwrap();
+                if random(8) == 0 {
+                    // A second free of the same id.
+                    test.free(stream, id).unwrap();
+                }
+                used -= sizes[&id];
+            }
+            8 => {
+                let bytes = random(ALL / 4);
+                let fits = bytes <= ALL - used;
+                let charge = test.engine.quota.charge(bytes);
+                assert_eq!(charge.is_ok(), fits);
+                if let Ok(charge) = charge {
+                    test.engine.look_for_memory();
+                    used += bytes;
+                    charges.push((bytes, charge));
+                }
+            }
+            9 if !charges.is_empty() => {
+                // Also one that waits: its job was cancelled.
+                let (bytes, charge) = charges.swap_remove(random(charges.len() as u64) as usize);
+                drop(charge);
+                used -= bytes;
+            }
+            10 => {
+                let stream = 1 + random(2);
+                if !is_loading && random(4) == 0 {
+                    is_loading = true;
+                    test.load();
+                    test.submit(stream, &[], kernel());
+                } else {
+                    let last = test.last(3 - stream);
+                    let ticket = Ticket { stream: StreamId(3 - stream), number: last };
+                    let after = if last > 0 && random(2) == 0 { vec![ticket] } else { Vec::new() };
+                    test.submit(stream, &after, Work::Join);
+                }
+            }
+            _ => test.complete_some(1 + random(2), &mut random),
+        }
+        test.check_physical(seed, reuses, &sizes, &charges);
+        test.engine.quota.check();
+    }
+    if is_loading {
+        test.loaded();
+    }
+    // The end: only reports that were requested, as of a device.
+    for round in 0.. {
+        let waits: Vec<_> = charges.iter().map(|(bytes, charge)| (*bytes, charge.waits())).collect();
+        let held = test.engine.state.lock().held;
+        assert!(round < 200, "seed {seed} {reuses}: stuck: {held} held, {waits:?}, {:?}", test.engine.quota);
+        let before = (test.memory().len(), test.engine.state.lock().held);
+        test.engine.look_for_memory();
+        test.engine.report_backlog();
+        test.report_wanted();
+        charges.retain(|(bytes, charge)| {
+            let waits = charge.waits();
+            used -= if waits { 0 } else { *bytes };
+            waits
+        });
+        test.engine.look_for_memory();
+        test.check_physical(seed, reuses, &sizes, &charges);
+        if before == (test.memory().len(), test.engine.state.lock().held) && charges.is_empty() {
+            break;
+        }
+    }
+    assert_eq!(test.engine.state.lock().held, 0, "seed {seed}: commands are stuck");
+    let made = test.memory().iter().filter(|(kind, _)| *kind == 'a').count();
+    assert_eq!(made as u64, admitted, "seed {seed}");
+    for id in live {
+        test.free(1, id).unwrap();
+        used -= sizes[&id];
+    }
+    test.engine.report_backlog();
+    test.report_wanted();
+    assert_eq!((used, test.used()), (0, 0), "seed {seed}");
+    assert_eq!(test.engine.quota.check(), (0, 0), "seed {seed}");
 }
