@@ -178,6 +178,7 @@ fn attack_all(targets: &Targets) -> Vec<(&'static str, io::Result<()>)> {
         ("open_many_descriptors", open_many_descriptors()),
         ("open_many_descriptors_in_threads", open_many_descriptors_in_threads()),
         ("start_thread_with_own_descriptors", start_thread_with_own_descriptors()),
+        ("lock_open_file", lock_open_file()),
         ("use_asynchronous_requests", call(libc::SYS_io_setup, [1, 0, 0, 0, 0])),
         ("mount", mount(&targets.own_cache)),
         ("change_root", rustix::process::chroot(&targets.own_cache).map_err(Into::into)),
@@ -356,7 +357,7 @@ fn open_many_descriptors() -> io::Result<()> {
 }
 
 /// Gives this thread a table of descriptors of its own, which has a limit of its own.
-pub fn own_descriptors() -> io::Result<()> {
+fn own_descriptors() -> io::Result<()> {
     const CLOSE_RANGE_UNSHARE: libc::c_uint = 2;
     // SAFETY: closes no descriptor. Those of the table are used by this thread alone from here on.
     match unsafe { libc::syscall(libc::SYS_close_range, u32::MAX, u32::MAX, CLOSE_RANGE_UNSHARE) } {
@@ -414,120 +415,16 @@ fn start_thread_with_own_descriptors() -> io::Result<()> {
     Ok(())
 }
 
-/// The role of a worker that uses all asynchronous requests of the machine, and reports it.
-pub fn asynchronous() -> ExitCode {
-    let (_report, ends) = match start() {
-        Ok(started) => started,
-        Err(code) => return code,
+/// Locks an open file: each of its descriptors looks at all of its locks when it is closed, which no signal shortens.
+fn lock_open_file() -> io::Result<()> {
+    let file = rustix::fs::memfd_create(c"locks", rustix::fs::MemfdFlags::empty())?;
+    // SAFETY: zeros are valid, and the kernel reads the lock.
+    let locked = unsafe {
+        let mut lock: libc::flock = std::mem::zeroed();
+        (lock.l_type, lock.l_len) = (libc::F_WRLCK as i16, 1);
+        libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock)
     };
-    let (mut contexts, mut size) = (0, 1_u32 << 15);
-    while size > 0 {
-        let mut context = 0_u64;
-        // SAFETY: the kernel writes the context.
-        match unsafe { libc::syscall(libc::SYS_io_setup, size, &raw mut context) } {
-            0 => contexts += 1,
-            _ => size /= 2,
-        }
-    }
-    writeln!(&ends.commands, "{contexts} contexts").unwrap();
-    loop {
-        std::thread::park();
-    }
-}
-
-/// The number of locks of [`locker`].
-const LOCKS: i64 = 1 << 16;
-
-/// The role of a worker that has many locks of one file, and many descriptors of it. Each close of a descriptor walks
-/// over all locks, also at the end of the process, which no signal shortens.
-pub fn locker() -> ExitCode {
-    let (_report, ends) = match start() {
-        Ok(started) => started,
-        Err(code) => return code,
-    };
-    let file = rustix::fs::memfd_create(c"locks", rustix::fs::MemfdFlags::empty()).unwrap();
-    let set = |kind: libc::c_int, start: i64, length: i64| {
-        // SAFETY: zeros are valid, and the kernel reads the lock.
-        unsafe {
-            let mut lock: libc::flock = std::mem::zeroed();
-            (lock.l_type, lock.l_start, lock.l_len) = (kind as i16, start, length);
-            libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) == 0
-        }
-    };
-    // An unlock in the middle makes two locks of one, without a look at the others.
-    assert!(set(libc::F_WRLCK, 0, 2 * LOCKS));
-    let locks = (0..LOCKS).rev().take_while(|at| set(libc::F_UNLCK, 2 * at + 1, 1)).count();
-    // SAFETY: the call takes numbers.
-    let copies = (0..).take_while(|_| unsafe { libc::dup(file.as_raw_fd()) } >= 0).count();
-    writeln!(&ends.commands, "{locks} locks, {copies} descriptors").unwrap();
-    loop {
-        std::thread::park();
-    }
-}
-
-/// Watches descriptors until the user may watch no more, or until `most` threads do so. Returns the number of watches and
-/// the error.
-pub fn use_all_watches(most: usize) -> (u64, String) {
-    use std::sync::{
-        Mutex,
-        atomic::{AtomicU64, Ordering},
-        mpsc::channel,
-    };
-    static WATCHES: AtomicU64 = AtomicU64::new(0);
-    static ERROR: Mutex<String> = Mutex::new(String::new());
-    for _ in 0..most {
-        let (done, ended) = channel();
-        std::thread::spawn(move || {
-            if let Err(error) = own_descriptors() {
-                *ERROR.lock().unwrap() = error.to_string();
-            }
-            // SAFETY: the calls take numbers, and an event of this frame.
-            unsafe {
-                let first = libc::eventfd(0, 0);
-                let watched: Vec<_> =
-                    (0..460).map(|_| libc::dup(first)).take_while(|fd| *fd >= 0).collect();
-                loop {
-                    let epoll = libc::epoll_create1(0);
-                    if epoll < 0 {
-                        break;
-                    }
-                    for fd in &watched {
-                        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-                        if libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, *fd, &raw mut event) != 0 {
-                            *ERROR.lock().unwrap() = io::Error::last_os_error().to_string();
-                            break;
-                        }
-                        WATCHES.fetch_add(1, Ordering::Relaxed);
-                    }
-                    if !ERROR.lock().unwrap().is_empty() {
-                        break;
-                    }
-                }
-            }
-            done.send(()).unwrap();
-            loop {
-                std::thread::park();
-            }
-        });
-        ended.recv().unwrap();
-        if !ERROR.lock().unwrap().is_empty() {
-            break;
-        }
-    }
-    (WATCHES.load(Ordering::Relaxed), ERROR.lock().unwrap().clone())
-}
-
-/// The role of a worker that uses all watches of its user, and reports it.
-pub fn watcher() -> ExitCode {
-    let (_report, ends) = match start() {
-        Ok(started) => started,
-        Err(code) => return code,
-    };
-    let used = use_all_watches(64);
-    writeln!(&ends.commands, "{used:?}").unwrap();
-    loop {
-        std::thread::park();
-    }
+    if locked == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 fn mount(folder: &Path) -> io::Result<()> {

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use crate::{
     attacks::{Findings, INCOMPLETE, SECRET, SECRET_VARIABLE},
     supervisor::{
-        ASYNCHRONOUS, FILL, Filled, HOLD, INHERITED, LOCK, OFF, OUTLIVE, REQUIRED, WATCH, WITHOUT_FILTERS, WITHOUT_LANDLOCK,
+        FILL, Filled, HOLD, INHERITED, OFF, OUTLIVE, REQUIRED, WITHOUT_FILTERS, WITHOUT_LANDLOCK,
         WITHOUT_MOUNTS, WITHOUT_NAMESPACES, cgroup_of,
     },
 };
@@ -30,7 +30,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const USER: u32 = 64_321;
 
 /// The attacks that succeed on every machine if there is no sandbox.
-const CERTAIN: [&str; 35] = [
+const CERTAIN: [&str; 36] = [
     "become_root",
     "connect_to_abstract_socket",
     "connect_to_network",
@@ -43,6 +43,7 @@ const CERTAIN: [&str; 35] = [
     "end_other_worker",
     "find_secret_in_environment",
     "limit_supervisor",
+    "lock_open_file",
     "lower_priority_of_supervisor",
     "open_many_descriptors",
     "open_many_descriptors_in_threads",
@@ -75,11 +76,12 @@ const TRACING: [&str; 3] =
 /// Attempts that only the filter of system calls refuses. In these tests they reach nothing outside of the sandbox: they
 /// change the namespaces of the worker, use parts of the kernel, wait for disks, use sockets of the worker, or need a
 /// terminal.
-const FILTERED: [&str; 18] = [
+const FILTERED: [&str; 19] = [
     "become_root",
     "change_root",
     "daemon",
     "find_descriptors",
+    "lock_open_file",
     "look_at_much_memory",
     "open_many_descriptors_in_threads",
     "send_descriptor",
@@ -145,9 +147,6 @@ pub fn all() -> Vec<Trial> {
         pid_namespace_needs_a_proc_of_its_own,
         required_sandbox_names_each_missing_part,
         inherited_descriptor_is_reported,
-        worker_cannot_use_all_watches_of_its_user,
-        killed_worker_with_many_locks_ends_in_time,
-        worker_cannot_use_all_asynchronous_requests_of_the_machine,
     ];
     trials.extend(trials![
         !is_root;
@@ -260,35 +259,6 @@ fn inherited_descriptor_is_reported() {
     let findings = attack(user(&[INHERITED]));
     assert_refused(&findings, &["find_descriptors"]);
     assert_eq!(missing(&findings), [Part::Descriptors]);
-}
-
-/// The kernel counts what epolls watch for each user. A worker in a user namespace has that of the supervisor.
-fn worker_cannot_use_all_watches_of_its_user() {
-    let mut supervisor = root(&[WATCH]);
-    if rustix::process::geteuid().is_root() {
-        // Not the user of other tests, which run at the same time.
-        supervisor.uid(USER + 1).gid(USER + 1);
-    }
-    let output = run(supervisor);
-    let text = String::from_utf8_lossy(&output.stdout);
-    println!("{text}{}", String::from_utf8_lossy(&output.stderr));
-    assert!(text.contains("the other worker started"), "{text}");
-}
-
-/// The lease has its device until its worker has ended. The memory limit of a worker admits a hundred times more locks than
-/// it has here.
-fn killed_worker_with_many_locks_ends_in_time() {
-    let output = run(root(&[LOCK]));
-    let seconds: f64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(seconds < 2.0, "{text}");
-}
-
-/// The kernel counts them for the whole machine.
-fn worker_cannot_use_all_asynchronous_requests_of_the_machine() {
-    let output = run(root(&[ASYNCHRONOUS]));
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(text.contains("another process: it gets one"), "{text}");
 }
 
 fn worker_beyond_its_memory_limit_is_killed_and_leaves_no_cgroup() {

@@ -39,9 +39,6 @@ pub const WITHOUT_FILTERS: &str = "without-filters";
 pub const WITHOUT_LANDLOCK: &str = "without-landlock";
 pub const WITHOUT_MOUNTS: &str = "without-mounts";
 pub const FILL: &str = "fill";
-pub const WATCH: &str = "watch";
-pub const LOCK: &str = "lock";
-pub const ASYNCHRONOUS: &str = "asynchronous";
 pub const INHERITED: &str = "inherited";
 
 /// Launches a hostile worker and another worker, and prints the [`Findings`] as JSON. Exits with the code of a hostile
@@ -82,18 +79,6 @@ pub fn run() -> ExitCode {
     }
     if has(FILL) {
         println!("{}", serde_json::to_string(&runtime.block_on(fill(&sandbox.unwrap()))).unwrap());
-        return ExitCode::SUCCESS;
-    }
-    if has(WATCH) {
-        println!("{}", runtime.block_on(watch(&sandbox.unwrap())));
-        return ExitCode::SUCCESS;
-    }
-    if has(LOCK) {
-        println!("{}", runtime.block_on(lock(&sandbox.unwrap())));
-        return ExitCode::SUCCESS;
-    }
-    if has(ASYNCHRONOUS) {
-        println!("{}", runtime.block_on(use_requests(&sandbox.unwrap())));
         return ExitCode::SUCCESS;
     }
     match runtime.block_on(attack(sandbox)) {
@@ -155,57 +140,6 @@ async fn fill(sandbox: &Sandbox) -> Filled {
     ends.commands.write_all(b"!").await.unwrap();
     let cause = worker.reaped().await.to_string();
     Filled { cause, exceeded: worker.exceeded_host_memory(), cgroup, share }
-}
-
-/// Launches a worker that watches as many descriptors as it can, and then another worker. Returns the number of watches,
-/// and the reason why the other worker did not start.
-async fn watch(sandbox: &Sandbox) -> String {
-    let (mut watcher, mut ends) = launcher("watcher", Some(sandbox)).launch().unwrap();
-    let mut used = String::new();
-    BufReader::new(&mut ends.commands).read_line(&mut used).await.unwrap();
-    let other = match launcher("other-worker", Some(sandbox)).launch() {
-        Ok((mut other, mut ends)) => {
-            ends.commands.read_u8().await.unwrap();
-            other.kill();
-            other.reaped().await;
-            "the other worker started".to_owned()
-        }
-        Err(error) => error.to_string(),
-    };
-    let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.map(drop);
-    let killed = std::time::Instant::now();
-    watcher.kill();
-    watcher.reaped().await;
-    eprintln!("the worker has ended after {:?}", killed.elapsed());
-    format!("{} watches; {other}; a listener: {socket:?}", used.trim())
-}
-
-/// Launches a worker that takes locks. Returns the seconds that its end takes.
-async fn lock(sandbox: &Sandbox) -> f64 {
-    let (mut worker, mut ends) = launcher("locker", Some(sandbox)).launch().unwrap();
-    let mut used = String::new();
-    BufReader::new(&mut ends.commands).read_line(&mut used).await.unwrap();
-    let killed = std::time::Instant::now();
-    worker.kill();
-    worker.reaped().await;
-    eprintln!("{}: the worker has ended after {:?}", used.trim(), killed.elapsed());
-    killed.elapsed().as_secs_f64()
-}
-
-/// Launches a worker that takes all asynchronous requests that it gets. Returns what another process gets then.
-async fn use_requests(sandbox: &Sandbox) -> String {
-    let (mut worker, mut ends) = launcher("asynchronous", Some(sandbox)).launch().unwrap();
-    let mut used = String::new();
-    BufReader::new(&mut ends.commands).read_line(&mut used).await.unwrap();
-    let mut context = 0_u64;
-    // SAFETY: the kernel writes the context.
-    let result = match unsafe { libc::syscall(libc::SYS_io_setup, 1, &raw mut context) } {
-        0 => "it gets one".to_owned(),
-        _ => std::io::Error::last_os_error().to_string(),
-    };
-    worker.kill();
-    worker.reaped().await;
-    format!("{}; another process: {result}", used.trim())
 }
 
 /// The cgroup that a supervisor made for a process.

@@ -21,8 +21,13 @@ const IOPRIO_WHO_PROCESS: u64 = 1;
 /// Commands of `fcntl` and requests of `ioctl` of Linux that `libc` does not have, or not on every architecture.
 const F_SETSIG: libc::c_int = 10;
 const F_SETOWN_EX: libc::c_int = 15;
+const F_OFD_SETLK: libc::c_int = 37;
+const F_OFD_SETLKW: libc::c_int = 38;
 const FIOSETOWN: u64 = 0x8901;
 const SIOCSPGRP: u64 = 0x8902;
+
+/// A call of Linux that `libc` does not have yet.
+const SYS_OPEN_TREE_ATTR: i64 = 467;
 
 /// The maximum number of bytes of memory that `mincore` looks at. Libraries look at a page, or at a few.
 const MINCORE: u64 = 1 << 30;
@@ -49,6 +54,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_mount_setattr,
     libc::SYS_move_mount,
     libc::SYS_open_tree,
+    SYS_OPEN_TREE_ATTR,
     libc::SYS_fsopen,
     libc::SYS_fsconfig,
     libc::SYS_fsmount,
@@ -85,6 +91,9 @@ const REFUSED: &[i64] = &[
     // supervisor reads it, also after the end of the worker: memory, also of the GPU, and the worker's ends of sockets.
     libc::SYS_sendmsg,
     libc::SYS_sendmmsg,
+    // Their number is one for the whole machine.
+    libc::SYS_io_setup,
+    libc::SYS_io_submit,
     // Communication other than with its descriptors.
     libc::SYS_connect,
     libc::SYS_accept,
@@ -98,6 +107,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
     // The kernel and its interfaces with many faults.
+    libc::SYS_memfd_secret,
     libc::SYS_bpf,
     libc::SYS_perf_event_open,
     libc::SYS_userfaultfd,
@@ -147,9 +157,13 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
         refused.entry(call).or_default().push(rule);
         Ok(())
     };
-    // A process that it creates. Threads are allowed.
-    let thread = libc::CLONE_THREAD as u64;
-    refuse_if(libc::SYS_clone, &[(0, SeccompCmpOp::MaskedEq(thread), 0)])?;
+    // A process that it creates. Threads are allowed, with the descriptors of the process: the limit is one for each table
+    // of them.
+    for flag in [libc::CLONE_THREAD, libc::CLONE_FILES] {
+        refuse_if(libc::SYS_clone, &[(0, SeccompCmpOp::MaskedEq(flag as u64), 0)])?;
+    }
+    let unshare = u64::from(libc::CLOSE_RANGE_UNSHARE);
+    refuse_if(libc::SYS_close_range, &[(2, SeccompCmpOp::MaskedEq(unshare), unshare)])?;
     // Signals to others.
     for call in
         [libc::SYS_kill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo]
@@ -158,6 +172,11 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
     }
     // Signals of a descriptor, which go to any process.
     for command in [libc::F_SETOWN, F_SETSIG, F_SETOWN_EX] {
+        refuse_if(libc::SYS_fcntl, &[(1, SeccompCmpOp::Eq, command as u64)])?;
+    }
+    // Locks of open files. Each close of a descriptor, also at the end of the process, looks at all locks of its file,
+    // which may be millions. Other locks end with the first close.
+    for command in [F_OFD_SETLK, F_OFD_SETLKW] {
         refuse_if(libc::SYS_fcntl, &[(1, SeccompCmpOp::Eq, command as u64)])?;
     }
     for request in [FIOSETOWN, SIOCSPGRP] {

@@ -227,7 +227,12 @@ impl Test {
         loop {
             let wanted = std::mem::take(&mut *self.backend.wanted.lock());
             rounds += 1;
-            assert!(rounds < 1000, "endless reports: {wanted:?}, {:?}, {:?}", self.backend.numbers.lock(), self.engine.quota);
+            assert!(
+                rounds < 1000,
+                "endless reports: {wanted:?}, {:?}, {:?}",
+                self.backend.numbers.lock(),
+                self.engine.quota
+            );
             if wanted.is_empty() {
                 return has_reported;
             }

@@ -283,9 +283,14 @@ fn random_commands(seed: u64, reuses: bool) {
     }
     // The end: only reports that were requested, as of a device.
     for round in 0.. {
-        let waits: Vec<_> = charges.iter().map(|(bytes, charge)| (*bytes, charge.waits())).collect();
+        let waits: Vec<_> =
+            charges.iter().map(|(bytes, charge)| (*bytes, charge.waits())).collect();
         let held = test.engine.state.lock().held;
-        assert!(round < 200, "seed {seed} {reuses}: stuck: {held} held, {waits:?}, {:?}", test.engine.quota);
+        assert!(
+            round < 200,
+            "seed {seed} {reuses}: stuck: {held} held, {waits:?}, {:?}",
+            test.engine.quota
+        );
         let before = (test.memory().len(), test.engine.state.lock().held);
         test.engine.look_for_memory();
         test.engine.report_backlog();
