@@ -2,7 +2,8 @@
 //!
 //! The TLS library looks for a path from the peer's certificate to a trusted authority in every order of the
 //! certificates between them. Anyone can present a dozen authorities of one name, which costs seconds of processor time
-//! before the first signature of a trusted authority is missed. So both sides refuse large chains before that search.
+//! before the first signature of a trusted authority is missed. So both sides refuse large chains, and those with two
+//! authorities of one name, before that search.
 
 use std::sync::Arc;
 use std::{fmt, iter};
@@ -16,6 +17,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{CertificateError, DigitallySignedStruct, OtherError, SignatureScheme};
 use thiserror::Error;
+use webpki::EndEntityCert;
 
 /// The limit of the certificates of authorities that follow the own one.
 pub(super) const MAX_AUTHORITIES: usize = 4;
@@ -23,43 +25,54 @@ pub(super) const MAX_AUTHORITIES: usize = 4;
 /// The limit of the sizes of all certificates together, in bytes.
 pub(super) const MAX_BYTES: usize = 16 << 10;
 
-/// A chain of certificates that exceeds the limit, so that no client and no node verifies it.
+/// A chain of certificates that no client and no node verifies, because that could take long.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
-#[error(
-    "the chain of the certificate has {authorities} authorities and {bytes} bytes, the limit is {MAX_AUTHORITIES} \
-     authorities and {MAX_BYTES} bytes; leave out the root, and authorities that did not sign it"
-)]
-pub struct LongChain {
-    /// The number of certificates of authorities that follow the own one.
-    pub authorities: usize,
-    /// The size of all certificates in bytes.
-    pub bytes: usize,
+pub enum ChainError {
+    /// It exceeds the limit.
+    #[error(
+        "the chain of the certificate has {authorities} authorities and {bytes} bytes, the limit is {MAX_AUTHORITIES} \
+         authorities and {MAX_BYTES} bytes; leave out the root, and authorities that did not sign it"
+    )]
+    Long {
+        /// The number of certificates of authorities that follow the own one.
+        authorities: usize,
+        /// The size of all certificates in bytes.
+        bytes: usize,
+    },
+    /// Two of its authorities have one name.
+    #[error(
+        "two authorities in the chain of the certificate have the same name; leave out all that did not sign it"
+    )]
+    SameName,
 }
 
-/// Checks a chain of certificates against the limit.
+/// Checks a chain of certificates. If each authority has a name of its own, there is one path to verify.
 pub(super) fn check<'a>(
     chain: impl IntoIterator<Item = &'a CertificateDer<'a>>,
-) -> Result<(), LongChain> {
-    let sizes = chain.into_iter().map(|certificate| certificate.len());
-    let (certificates, bytes) =
-        sizes.fold((0_usize, 0), |(count, sum), size| (count + 1, sum + size));
-    let authorities = certificates.saturating_sub(1);
-    if authorities > MAX_AUTHORITIES || bytes > MAX_BYTES {
-        return Err(LongChain { authorities, bytes });
+) -> Result<(), ChainError> {
+    let chain: Vec<_> = chain.into_iter().collect();
+    let bytes = chain.iter().map(|certificate| certificate.len()).sum();
+    let authorities = chain.get(1..).unwrap_or_default();
+    if authorities.len() > MAX_AUTHORITIES || bytes > MAX_BYTES {
+        return Err(ChainError::Long { authorities: authorities.len(), bytes });
     }
-    Ok(())
+    // The verification ignores those that cannot be read.
+    let read = authorities.iter().filter_map(|authority| EndEntityCert::try_from(*authority).ok());
+    let names: Vec<_> = read.map(|authority| authority.subject().to_owned()).collect();
+    let is_new = |(at, name)| !names[..at].contains(name);
+    if names.iter().enumerate().all(is_new) { Ok(()) } else { Err(ChainError::SameName) }
 }
 
-impl fmt::Debug for LongChain {
+impl fmt::Debug for ChainError {
     /// The TLS library writes the errors of verifiers this way into its messages, and into the reason for the peer.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl From<LongChain> for rustls::Error {
-    fn from(error: LongChain) -> Self {
+impl From<ChainError> for rustls::Error {
+    fn from(error: ChainError) -> Self {
         CertificateError::Other(OtherError(Arc::new(error))).into()
     }
 }

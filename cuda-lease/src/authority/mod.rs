@@ -27,7 +27,7 @@ mod tests;
 mod tls;
 mod token;
 
-pub use chain_limit::LongChain;
+pub use chain_limit::ChainError;
 pub use client_tls::ClientTls;
 #[cfg(feature = "certs")]
 pub use development_ca::{CreatedCertificates, DevelopmentCaError, DevelopmentCertificates};

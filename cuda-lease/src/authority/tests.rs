@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::iter;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -495,7 +496,7 @@ async fn chains_within_the_limit_are_verified_by_both_sides() {
         let errors =
             (server.config_for(loopback()).map(drop), client.config_for(loopback()).map(drop));
         for error in [errors.0.unwrap_err(), errors.1.unwrap_err()] {
-            assert!(matches!(error, TlsError::LongChain { .. }), "{error}");
+            assert!(matches!(error, TlsError::Chain { .. }), "{error}");
             assert!(error.to_string().contains("both.pem"), "{error}");
         }
     }
@@ -535,6 +536,26 @@ async fn chain_beyond_the_limit_is_refused_before_it_is_read() {
         of_client.server_refused(alert);
         of_node.client_refused(alert);
     }
+}
+
+/// Each of them could have been signed by each other one, and by the trusted authority of that name.
+#[test]
+fn authorities_of_one_name_are_refused_before_a_path_is_looked_for() {
+    let installation = Installation::new();
+    let of_name = |name| {
+        let (pem, _) = authority(name, None);
+        let file = installation.file("chain.pem");
+        fs::write(&file, pem).unwrap();
+        pem::certificates(&file).unwrap().remove(0)
+    };
+    let own = pem::certificates(&installation.file("alice.pem")).unwrap().remove(0);
+    let check = |names: [&'static str; 3]| {
+        let chain: Vec<_> = iter::once(own.clone()).chain(names.map(of_name)).collect();
+        chain_limit::check(&chain)
+    };
+    check(["one", "two", "three"]).unwrap();
+    let error = check(["one", "two", "one"]).unwrap_err();
+    assert!(matches!(error, ChainError::SameName), "{error}");
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
 
-use super::chain_limit::{self, LongChain};
+use super::chain_limit::{self, ChainError};
 use super::pem::{self, PemError};
 
 /// The application protocol that both sides negotiate (ALPN). It changes with every incompatible change of the wire
@@ -35,11 +35,11 @@ pub enum TlsError {
     },
     /// The other side would refuse the certificate chain in a file.
     #[error("{} cannot be presented: {source}", path.display())]
-    LongChain {
+    Chain {
         /// The file.
         path: PathBuf,
-        /// The limit that the chain exceeds.
-        source: LongChain,
+        /// Why.
+        source: ChainError,
     },
     /// The private key has a type that is not supported, or its bytes are damaged.
     #[error("the private key in {} cannot be used: {source}; use an ECDSA, Ed25519 or RSA key", path.display())]
@@ -187,7 +187,7 @@ impl Credentials {
     ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), TlsError> {
         let chain = pem::certificates(&self.certificate)?;
         chain_limit::check(&chain)
-            .map_err(|source| TlsError::LongChain { path: self.certificate.clone(), source })?;
+            .map_err(|source| TlsError::Chain { path: self.certificate.clone(), source })?;
         Ok((chain, pem::private_key(&self.key)?))
     }
 
