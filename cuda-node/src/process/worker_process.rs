@@ -6,7 +6,7 @@ use std::{
     io::PipeWriter,
     mem,
     num::NonZeroU32,
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::fs::FileTypeExt as _},
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -399,7 +399,10 @@ struct SocketPath(PathBuf);
 
 impl Drop for SocketPath {
     fn drop(&mut self) {
-        _ = std::fs::remove_file(&self.0);
+        // A damaged record may have the path of another file.
+        if std::fs::symlink_metadata(&self.0).is_ok_and(|found| found.file_type().is_socket()) {
+            _ = std::fs::remove_file(&self.0);
+        }
     }
 }
 
@@ -585,5 +588,20 @@ impl fmt::Display for ExitCause {
             Self::Signaled(signal) => write!(formatter, "was ended by signal {signal}"),
             Self::Unknown => formatter.write_str("ended for an unknown reason"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_of_a_socket_removes_no_other_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, socket) = (folder.path().join("file"), folder.path().join("socket"));
+        std::fs::write(&file, "").unwrap();
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        drop([file.clone(), socket.clone()].map(SocketPath));
+        assert!(file.exists() && !socket.exists());
     }
 }
