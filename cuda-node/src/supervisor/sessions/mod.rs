@@ -163,9 +163,14 @@ impl Session {
         }
     }
 
-    /// Reports again that the session is busy if commands wait. The lane may have reported `Busy` before the `Idle`
-    /// that the table has just processed, and that `Idle` removed the session from the run queue.
+    /// Reports that the session is busy if commands wait, perhaps again: the lane may have reported `Busy` before the `Idle`
+    /// that the table has just processed, and that `Idle` removed the session from the run queue. If none wait, their
+    /// connection may have ended before they passed, and the session has the turn for nothing.
     fn report_waiting(&self, turns: &Turns) {
+        if !self.commands.is_waiting() {
+            turns.give_back_unused(|is_running| self.commands.set_running(is_running));
+        }
+        // Frames that arrive from here on are reported behind `Idle`.
         if self.commands.is_waiting() {
             turns.report(Turn::Busy);
         }
@@ -176,7 +181,7 @@ impl Session {
         let Some(turns) = &self.turns else { return };
         loop {
             tokio::select! {
-                () = self.commands.waits() => turns.report(Turn::Busy),
+                () = self.commands.waits() => self.report_waiting(turns),
                 () = turns.has_passed.notified() => {
                     let drain = Drain { request: turns.request() };
                     let mut out = Vec::new();
@@ -448,14 +453,31 @@ impl Turns {
         is_idle
     }
 
+    /// Reports that the session is idle if it has the turn, and nothing was passed to the worker that is not complete.
+    fn give_back_unused(&self, set_running: impl Fn(bool) -> bool) {
+        let _is_paused = self.is_paused.lock();
+        if self.is_idle() && set_running(false) {
+            // A command may have passed just before that.
+            if self.is_idle() {
+                self.report(Turn::Idle);
+            } else {
+                set_running(true);
+            }
+        }
+    }
+
+    /// Whether the worker has completed everything that was passed to it.
+    fn is_idle(&self) -> bool {
+        self.drained.load(Ordering::SeqCst) == self.passed.load(Ordering::SeqCst)
+    }
+
     /// Applies `RunSession` or `PauseSession` of the lease table.
     fn set(&self, has_turn: bool, set_running: impl Fn(bool) -> bool) {
         let mut is_paused = self.is_paused.lock();
         *is_paused = !has_turn;
         let is_change = set_running(has_turn);
-        let is_idle = self.drained.load(Ordering::SeqCst) == self.passed.load(Ordering::SeqCst);
         // If the lane is closed already, the session has reported that. A second report would end its next turn.
-        if !has_turn && is_change && is_idle {
+        if !has_turn && is_change && self.is_idle() {
             self.report(Turn::Idle);
         }
     }
@@ -596,6 +618,19 @@ mod tests {
         turns.set(true, |_| true);
         turns.set(false, |_| true);
         assert_eq!((*reports.lock().unwrap()).as_slice(), [Turn::Idle]);
+    }
+
+    /// The connection that has sent the commands ends before they pass. Otherwise their session keeps the turn from others for
+    /// a time slice, again and again.
+    #[tokio::test]
+    async fn turn_for_commands_that_are_gone_is_given_back_at_once() {
+        let (reports, mut reported) = tokio::sync::mpsc::unbounded_channel();
+        let turns = Turns::new(move |turn| reports.send(turn).unwrap());
+        let (session, _worker) = of_test(Some(turns));
+        session.set_turn(true);
+        assert_eq!(reported.try_recv(), Ok(Turn::Idle));
+        session.set_turn(false);
+        assert!(reported.try_recv().is_err());
     }
 
     /// Otherwise its requests fill the memory of the supervisor while a client keeps the lease.
