@@ -25,6 +25,7 @@ use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
 };
 
+use super::drain_time::DrainTime;
 use crate::{
     supervisor::{
         rate::Rate,
@@ -236,14 +237,15 @@ impl Lane {
         }
     }
 
-    /// Serves the lane on one connection, until that ends or a later connection attaches the lane. `own` are the own
-    /// events that a new connection gets. `seen` gets the frames that were passed to the worker, with the number of the
+    /// Serves the lane on one connection, until that ends or a later connection attaches the lane. `time` limits the
+    /// time for which frames wait for the client. `own` are the own events that a new connection gets. `seen` gets the frames that were passed to the worker, with the number of the
     /// last frame before them.
     pub(super) async fn serve(
         &self,
         mut send: SendStream,
         mut receive: FrameStream,
         resume: Option<u64>,
+        time: &DrainTime,
         own: impl FnOnce() -> Vec<Event>,
         mut seen: impl FnMut(&Frames, u64),
     ) -> Result<(), End> {
@@ -261,10 +263,11 @@ impl Lane {
             let (received, mut frames) = self.attach(resume).await?;
             // The frames of the worker wait behind this reply, as behind all that `write_client` sends.
             let attached = |out: &mut Vec<u8>| Attached { received }.encode(out);
-            send_reply(&mut send, Attached::OPCODE, 0, attached, Bytes::new()).await?;
+            let reply = send_reply(&mut send, Attached::OPCODE, 0, attached, Bytes::new());
+            time.limit(reply).await?;
             own().iter().for_each(|event| self.push(event));
             tokio::try_join!(
-                self.write_client(&mut send, &mut frames),
+                self.write_client(&mut send, &mut frames, time),
                 self.read_client(&mut receive, &mut seen),
             )
             .map(drop)
@@ -311,17 +314,18 @@ impl Lane {
     }
 
     /// Sends the frames of the worker, and own events behind those that have arrived. Ends a connection on which the client
-    /// takes none: messages of the worker for the supervisor wait behind these frames, among them the one with which a
+    /// takes none, or takes them too slowly while the session keeps the turn from others: messages of the worker for the supervisor wait behind these frames, among them the one with which a
     /// session gives its turn back.
     async fn write_client(
         &self,
         stream: &mut SendStream,
         frames: &mut mpsc::Receiver<Bytes>,
+        time: &DrainTime,
     ) -> Result<(), End> {
         loop {
             tokio::select! {
                 biased;
-                Some(frames) = frames.recv() => send_bytes(stream, &mut [frames]).await?,
+                Some(frames) = frames.recv() => time.limit(send_bytes(stream, &mut [frames])).await?,
                 () = self.filled.notified() => {
                     let (own, has_overflowed) = {
                         let mut client = self.client.lock();
@@ -332,7 +336,7 @@ impl Lane {
                             format!("more than {OWN_EVENTS} bytes of events wait for the client");
                         return Err(SessionError::Command(message).into());
                     }
-                    send_bytes(stream, &mut [own.into()]).await?;
+                    time.limit(send_bytes(stream, &mut [own.into()])).await?;
                 }
             }
         }

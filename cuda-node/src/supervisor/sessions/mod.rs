@@ -1,9 +1,10 @@
 //! Sessions of leases: frames between the connections of a client, which come and go, and the worker of the lease.
 //!
 //! A [`Session`] has two lanes ([`lane`]). It fetches the code that its worker needs ([`module_code`]), and waits for
-//! its turn if the leases of the device take [`Turns`]. `leases` creates sessions, and `connection` attaches streams to
-//! them.
+//! its turn if the leases of the device take [`Turns`], which its client delays for a limited time ([`drain_time`]).
+//! `leases` creates sessions, and `connection` attaches streams to them.
 
+mod drain_time;
 mod lane;
 mod module_code;
 
@@ -26,6 +27,7 @@ use tokio::sync::Notify;
 use tracing::{Instrument, Span};
 
 use self::{
+    drain_time::DrainTime,
     lane::{Lane, write_worker},
     module_code::{CodeStep, ModuleCode, Next},
 };
@@ -262,6 +264,7 @@ impl Session {
     /// Reports that the session is idle, after the work that an earlier supervisor has passed to the worker.
     pub(super) fn settle(&self) {
         if let Some(turns) = &self.turns {
+            turns.drain_time.begin();
             turns.pass();
         }
     }
@@ -299,9 +302,15 @@ impl Session {
         let served = async {
             let seen = |frames: &Frames, before| self.count(lane, frames, before);
             match lane {
-                wire::Lane::Bulk => self.bulk.serve(send, receive, resume, Vec::new, seen).await,
+                wire::Lane::Bulk => {
+                    let time = DrainTime::default();
+                    self.bulk.serve(send, receive, resume, &time, Vec::new, seen).await
+                }
                 wire::Lane::Commands => {
-                    self.commands.serve(send, receive, resume, || self.own_events(), seen).await
+                    let none = DrainTime::default();
+                    let time = self.turns.as_ref().map_or(&none, |turns| &turns.drain_time);
+                    let own = || self.own_events();
+                    self.commands.serve(send, receive, resume, time, own, seen).await
                 }
             }
         };
@@ -399,6 +408,8 @@ pub(super) struct Turns {
     drained: AtomicU64,
     /// Whether the session does not have the turn. Locked while the lane opens or closes.
     is_paused: Mutex<bool>,
+    /// Begins when the session is paused with work in flight, and ends when that is complete.
+    drain_time: DrainTime,
     report: Box<dyn Fn(Turn) + Send + Sync>,
 }
 
@@ -411,6 +422,7 @@ impl Turns {
             has_passed: Notify::new(),
             drained: AtomicU64::new(first),
             is_paused: Mutex::new(true),
+            drain_time: DrainTime::default(),
             report: Box::new(report),
         }
     }
@@ -446,6 +458,7 @@ impl Turns {
         // A command may have passed just before that.
         let is_idle = self.passed.load(Ordering::SeqCst) == request;
         if is_idle {
+            self.drain_time.end();
             self.report(Turn::Idle);
         } else if !*is_paused {
             set_running(true);
@@ -476,6 +489,11 @@ impl Turns {
         let mut is_paused = self.is_paused.lock();
         *is_paused = !has_turn;
         let is_change = set_running(has_turn);
+        if has_turn || self.is_idle() {
+            self.drain_time.end();
+        } else {
+            self.drain_time.begin();
+        }
         // If the lane is closed already, the session has reported that. A second report would end its next turn.
         if !has_turn && is_change && self.is_idle() {
             self.report(Turn::Idle);
