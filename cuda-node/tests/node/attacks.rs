@@ -1060,3 +1060,50 @@ fn idle_connections_keep_no_renewal_of_a_session_from_arriving() {
         drop((uploads, idle));
     });
 }
+
+/// A client takes its events slowly, but each batch in time. Its session has completed its work after some milliseconds,
+/// so the other session has a turn soon.
+#[test]
+fn session_whose_client_takes_its_events_slowly_gives_up_its_turn() {
+    let node = Node::start(&["--spares", "0"]);
+    let other = node.lease().exclusive(Exclusivity::Session).acquire_blocking().unwrap();
+    check(&other);
+    block_on(async {
+        let mut transport = TransportConfig::default();
+        transport.stream_receive_window((64u32 << 10).into());
+        transport.keep_alive_interval(Some(Duration::from_secs(1)));
+        let client = RawClient::connect_tuned(&node.address, transport).await;
+        let mut client = client.greet(0).await;
+        let (_lease, _token, mut stream) = session_in_turns(&mut client).await;
+        let small = 16 << 10;
+        command(&mut stream, 1, create_stream()).await;
+        command(&mut stream, 2, allocate(small)).await;
+        for number in 1..=2000 {
+            command(&mut stream, number + 2, read(number, small)).await;
+        }
+        // One event is there: the session has had a turn.
+        stream.reply().await.unwrap();
+        let slow = tokio::spawn(async move {
+            // A batch of 256 KiB in 8 s. All would take 1000 s.
+            let mut due = 0;
+            loop {
+                due += 32 << 10;
+                while due > 0 {
+                    match stream.read(due).await {
+                        0 => return,
+                        bytes => due -= bytes,
+                    }
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        });
+        let (sender, done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            check(&other);
+            _ = sender.send(());
+        });
+        let done = tokio::task::spawn_blocking(move || done.recv_timeout(LONG)).await.unwrap();
+        assert!(done.is_ok(), "the other session has no turn");
+        slow.abort();
+    });
+}

@@ -13,7 +13,9 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use cuda_lease::{
     session::SessionError,
-    wire::{Ack, Attached, Event, Frame, FrameBuffer, Frames, WireError, put_frame},
+    wire::{
+        Ack, Attached, Event, Frame, FrameBuffer, Frames, WireError, complete_frames, put_frame,
+    },
 };
 use parking_lot::Mutex;
 use quinn::SendStream;
@@ -23,6 +25,7 @@ use tokio::{
     sync::{Notify, mpsc, oneshot, watch},
 };
 
+use super::drain_time::DrainTime;
 use crate::{
     supervisor::{
         rate::Rate,
@@ -70,9 +73,10 @@ pub(super) struct Lane {
     /// The number of the last frame that was passed to the worker.
     passed: AtomicU64,
     admission: watch::Sender<Admission>,
-    /// Frames have arrived while the session is paused.
+    /// Frames have arrived while the session is paused, or those that waited have passed or are gone.
     waits: Notify,
-    /// Whether frames wait because the session is paused.
+    /// Whether frames wait because the session is paused. Until they have passed: a session that has the turn, no work and
+    /// no frames that wait gives the turn back.
     is_waiting: AtomicBool,
 }
 
@@ -233,14 +237,15 @@ impl Lane {
         }
     }
 
-    /// Serves the lane on one connection, until that ends or a later connection attaches the lane. `own` are the own
-    /// events that a new connection gets. `seen` gets the frames that were passed to the worker, with the number of the
+    /// Serves the lane on one connection, until that ends or a later connection attaches the lane. `time` limits the
+    /// time for which frames wait for the client. `own` are the own events that a new connection gets. `seen` gets the frames that were passed to the worker, with the number of the
     /// last frame before them.
     pub(super) async fn serve(
         &self,
         mut send: SendStream,
         mut receive: FrameStream,
         resume: Option<u64>,
+        time: &DrainTime,
         own: impl FnOnce() -> Vec<Event>,
         mut seen: impl FnMut(&Frames, u64),
     ) -> Result<(), End> {
@@ -258,10 +263,11 @@ impl Lane {
             let (received, mut frames) = self.attach(resume).await?;
             // The frames of the worker wait behind this reply, as behind all that `write_client` sends.
             let attached = |out: &mut Vec<u8>| Attached { received }.encode(out);
-            send_reply(&mut send, Attached::OPCODE, 0, attached, Bytes::new()).await?;
+            let reply = send_reply(&mut send, Attached::OPCODE, 0, attached, Bytes::new());
+            time.limit(reply).await?;
             own().iter().for_each(|event| self.push(event));
             tokio::try_join!(
-                self.write_client(&mut send, &mut frames),
+                self.write_client(&mut send, &mut frames, time),
                 self.read_client(&mut receive, &mut seen),
             )
             .map(drop)
@@ -308,17 +314,18 @@ impl Lane {
     }
 
     /// Sends the frames of the worker, and own events behind those that have arrived. Ends a connection on which the client
-    /// takes none: messages of the worker for the supervisor wait behind these frames, among them the one with which a
+    /// takes none, or takes them too slowly while the session keeps the turn from others: messages of the worker for the supervisor wait behind these frames, among them the one with which a
     /// session gives its turn back.
     async fn write_client(
         &self,
         stream: &mut SendStream,
         frames: &mut mpsc::Receiver<Bytes>,
+        time: &DrainTime,
     ) -> Result<(), End> {
         loop {
             tokio::select! {
                 biased;
-                Some(frames) = frames.recv() => send_bytes(stream, &mut [frames]).await?,
+                Some(frames) = frames.recv() => time.limit(send_bytes(stream, &mut [frames])).await?,
                 () = self.filled.notified() => {
                     let (own, has_overflowed) = {
                         let mut client = self.client.lock();
@@ -329,7 +336,7 @@ impl Lane {
                             format!("more than {OWN_EVENTS} bytes of events wait for the client");
                         return Err(SessionError::Command(message).into());
                     }
-                    send_bytes(stream, &mut [own.into()]).await?;
+                    time.limit(send_bytes(stream, &mut [own.into()])).await?;
                 }
             }
         }
@@ -341,21 +348,26 @@ impl Lane {
         stream: &mut FrameStream,
         seen: &mut impl FnMut(&Frames, u64),
     ) -> Result<(), End> {
+        let mut waiting = None;
         loop {
             let Ok(place) = self.to_worker.reserve().await else {
                 // The worker has exited, and the client gets the reason.
                 return std::future::pending().await;
             };
             if self.pass(stream.buffer(), place, seen)? {
+                waiting = None;
                 stream.fill().await?;
             } else {
+                // Before the notification: see `Session::report_waiting`.
+                waiting.get_or_insert_with(|| Waiting::new(self));
+                self.waits.notify_one();
                 self.admitted().await;
             }
         }
     }
 
     /// Passes the frames that have arrived to the worker, or discards them. Returns `false` if they wait, because the session
-    /// is paused. There is no `.await` between taking frames and sending them, so a task that is cancelled has either
+    /// is paused. Part of a frame asks for no turn: a client could send one byte at a time. There is no `.await` between taking frames and sending them, so a task that is cancelled has either
     /// passed frames on or leaves them to the client, which sends them again.
     fn pass(
         &self,
@@ -365,7 +377,7 @@ impl Lane {
     ) -> Result<bool, WireError> {
         // `set_running` waits for this lock. So after it no frames pass, and `seen` knows of those before it.
         let admission = self.admission.borrow();
-        if *admission == Admission::Paused && !buffer.is_empty() {
+        if *admission == Admission::Paused && complete_frames(buffer.buffer(), 1)? > 0 {
             return Ok(false);
         }
         let frames = buffer.take()?;
@@ -393,7 +405,7 @@ impl Lane {
         Ok(last)
     }
 
-    /// Waits until frames arrive while the session is paused.
+    /// Waits until frames wait because the session is paused, or wait no longer.
     pub(super) async fn waits(&self) {
         self.waits.notified().await;
     }
@@ -403,23 +415,27 @@ impl Lane {
         self.is_waiting.load(Ordering::SeqCst)
     }
 
-    /// Waits with frames while the session is paused.
+    /// Waits while the session is paused.
     async fn admitted(&self) {
-        // Before the notification: see `Session::report_waiting`.
-        self.is_waiting.store(true, Ordering::SeqCst);
-        let _waiting = Waiting(&self.is_waiting);
-        self.waits.notify_one();
         let mut admission = self.admission.subscribe();
         _ = admission.wait_for(|admission| *admission != Admission::Paused).await;
     }
 }
 
-/// Frames wait until this is dropped.
-struct Waiting<'a>(&'a AtomicBool);
+/// Frames wait until this is dropped: they have passed, or their connection has ended.
+struct Waiting<'a>(&'a Lane);
+
+impl<'a> Waiting<'a> {
+    fn new(lane: &'a Lane) -> Self {
+        lane.is_waiting.store(true, Ordering::SeqCst);
+        Self(lane)
+    }
+}
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::SeqCst);
+        self.0.is_waiting.store(false, Ordering::SeqCst);
+        self.0.waits.notify_one();
     }
 }
 
@@ -494,6 +510,23 @@ mod tests {
         to_worker.try_recv().unwrap();
         buffer.extend(&frame);
         assert!(!lane.pass(&mut buffer, place(), &mut |_, _| panic!("a batch passes")).unwrap());
+        assert_eq!(buffer.buffer().len(), frame.len());
+    }
+    /// Otherwise a client that sends one byte at a time takes a time slice for each of them.
+    #[test]
+    fn part_of_a_frame_asks_for_no_turn() {
+        let (lane, _to_worker) = Lane::new(1, 0..=u16::MAX);
+        let (mut buffer, mut frame) = (FrameBuffer::default(), Vec::new());
+        put_frame(&mut frame, Ack::OPCODE, 0, 0, |out| out.push(0));
+        lane.set_running(false);
+        for (arrived, byte) in frame.iter().enumerate() {
+            let place = lane.to_worker.try_reserve().unwrap();
+            let asks = !lane.pass(&mut buffer, place, &mut |_, _| panic!("it passes")).unwrap();
+            assert!(!asks, "{arrived} bytes of a frame ask for the turn");
+            buffer.extend(&[*byte]);
+        }
+        let place = lane.to_worker.try_reserve().unwrap();
+        assert!(!lane.pass(&mut buffer, place, &mut |_, _| panic!("it passes")).unwrap());
         assert_eq!(buffer.buffer().len(), frame.len());
     }
 }

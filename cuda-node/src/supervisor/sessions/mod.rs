@@ -1,9 +1,10 @@
 //! Sessions of leases: frames between the connections of a client, which come and go, and the worker of the lease.
 //!
 //! A [`Session`] has two lanes ([`lane`]). It fetches the code that its worker needs ([`module_code`]), and waits for
-//! its turn if the leases of the device take [`Turns`]. `leases` creates sessions, and `connection` attaches streams to
-//! them.
+//! its turn if the leases of the device take [`Turns`], which its client delays for a limited time ([`drain_time`]).
+//! `leases` creates sessions, and `connection` attaches streams to them.
 
+mod drain_time;
 mod lane;
 mod module_code;
 
@@ -26,6 +27,7 @@ use tokio::sync::Notify;
 use tracing::{Instrument, Span};
 
 use self::{
+    drain_time::DrainTime,
     lane::{Lane, write_worker},
     module_code::{CodeStep, ModuleCode, Next},
 };
@@ -163,9 +165,14 @@ impl Session {
         }
     }
 
-    /// Reports again that the session is busy if commands wait. The lane may have reported `Busy` before the `Idle`
-    /// that the table has just processed, and that `Idle` removed the session from the run queue.
+    /// Reports that the session is busy if commands wait, perhaps again: the lane may have reported `Busy` before the `Idle`
+    /// that the table has just processed, and that `Idle` removed the session from the run queue. If none wait, their
+    /// connection may have ended before they passed, and the session has the turn for nothing.
     fn report_waiting(&self, turns: &Turns) {
+        if !self.commands.is_waiting() {
+            turns.give_back_unused(|is_running| self.commands.set_running(is_running));
+        }
+        // Frames that arrive from here on are reported behind `Idle`.
         if self.commands.is_waiting() {
             turns.report(Turn::Busy);
         }
@@ -176,7 +183,7 @@ impl Session {
         let Some(turns) = &self.turns else { return };
         loop {
             tokio::select! {
-                () = self.commands.waits() => turns.report(Turn::Busy),
+                () = self.commands.waits() => self.report_waiting(turns),
                 () = turns.has_passed.notified() => {
                     let drain = Drain { request: turns.request() };
                     let mut out = Vec::new();
@@ -257,6 +264,7 @@ impl Session {
     /// Reports that the session is idle, after the work that an earlier supervisor has passed to the worker.
     pub(super) fn settle(&self) {
         if let Some(turns) = &self.turns {
+            turns.drain_time.begin();
             turns.pass();
         }
     }
@@ -294,9 +302,15 @@ impl Session {
         let served = async {
             let seen = |frames: &Frames, before| self.count(lane, frames, before);
             match lane {
-                wire::Lane::Bulk => self.bulk.serve(send, receive, resume, Vec::new, seen).await,
+                wire::Lane::Bulk => {
+                    let time = DrainTime::default();
+                    self.bulk.serve(send, receive, resume, &time, Vec::new, seen).await
+                }
                 wire::Lane::Commands => {
-                    self.commands.serve(send, receive, resume, || self.own_events(), seen).await
+                    let none = DrainTime::default();
+                    let time = self.turns.as_ref().map_or(&none, |turns| &turns.drain_time);
+                    let own = || self.own_events();
+                    self.commands.serve(send, receive, resume, time, own, seen).await
                 }
             }
         };
@@ -394,6 +408,8 @@ pub(super) struct Turns {
     drained: AtomicU64,
     /// Whether the session does not have the turn. Locked while the lane opens or closes.
     is_paused: Mutex<bool>,
+    /// Begins when the session is paused with work in flight, and ends when that is complete.
+    drain_time: DrainTime,
     report: Box<dyn Fn(Turn) + Send + Sync>,
 }
 
@@ -406,6 +422,7 @@ impl Turns {
             has_passed: Notify::new(),
             drained: AtomicU64::new(first),
             is_paused: Mutex::new(true),
+            drain_time: DrainTime::default(),
             report: Box::new(report),
         }
     }
@@ -441,6 +458,7 @@ impl Turns {
         // A command may have passed just before that.
         let is_idle = self.passed.load(Ordering::SeqCst) == request;
         if is_idle {
+            self.drain_time.end();
             self.report(Turn::Idle);
         } else if !*is_paused {
             set_running(true);
@@ -448,14 +466,36 @@ impl Turns {
         is_idle
     }
 
+    /// Reports that the session is idle if it has the turn, and nothing was passed to the worker that is not complete.
+    fn give_back_unused(&self, set_running: impl Fn(bool) -> bool) {
+        let _is_paused = self.is_paused.lock();
+        if self.is_idle() && set_running(false) {
+            // A command may have passed just before that.
+            if self.is_idle() {
+                self.report(Turn::Idle);
+            } else {
+                set_running(true);
+            }
+        }
+    }
+
+    /// Whether the worker has completed everything that was passed to it.
+    fn is_idle(&self) -> bool {
+        self.drained.load(Ordering::SeqCst) == self.passed.load(Ordering::SeqCst)
+    }
+
     /// Applies `RunSession` or `PauseSession` of the lease table.
     fn set(&self, has_turn: bool, set_running: impl Fn(bool) -> bool) {
         let mut is_paused = self.is_paused.lock();
         *is_paused = !has_turn;
         let is_change = set_running(has_turn);
-        let is_idle = self.drained.load(Ordering::SeqCst) == self.passed.load(Ordering::SeqCst);
+        if has_turn || self.is_idle() {
+            self.drain_time.end();
+        } else {
+            self.drain_time.begin();
+        }
         // If the lane is closed already, the session has reported that. A second report would end its next turn.
-        if !has_turn && is_change && is_idle {
+        if !has_turn && is_change && self.is_idle() {
             self.report(Turn::Idle);
         }
     }
@@ -596,6 +636,19 @@ mod tests {
         turns.set(true, |_| true);
         turns.set(false, |_| true);
         assert_eq!((*reports.lock().unwrap()).as_slice(), [Turn::Idle]);
+    }
+
+    /// The connection that has sent the commands ends before they pass. Otherwise their session keeps the turn from others for
+    /// a time slice, again and again.
+    #[tokio::test]
+    async fn turn_for_commands_that_are_gone_is_given_back_at_once() {
+        let (reports, mut reported) = tokio::sync::mpsc::unbounded_channel();
+        let turns = Turns::new(move |turn| reports.send(turn).unwrap());
+        let (session, _worker) = of_test(Some(turns));
+        session.set_turn(true);
+        assert_eq!(reported.try_recv(), Ok(Turn::Idle));
+        session.set_turn(false);
+        assert!(reported.try_recv().is_err());
     }
 
     /// Otherwise its requests fill the memory of the supervisor while a client keeps the lease.
