@@ -423,6 +423,13 @@ pub struct WorkerRecord {
     pub memory_limit: Option<u64>,
 }
 
+impl WorkerRecord {
+    /// Removes the socket of a worker that has ended.
+    pub fn remove_socket(&self) {
+        drop(SocketPath(self.socket.clone()));
+    }
+}
+
 impl WorkerProcess {
     fn new(child: Child, liveness: Option<PipeWriter>, cgroup: Option<Arc<WorkerCgroup>>) -> Self {
         let (pid, exit) = (child.pid(), ExitCause::Unknown);

@@ -51,7 +51,22 @@ impl LeftLeases {
         };
         let [leases, ended] =
             [leases, ended].map(|records| records.into_iter().map(with_process).collect());
-        Self { leases, ended, fenced, first_id }
+        let left = Self { leases, ended, fenced, first_id };
+        left.remove_sockets();
+        left
+    }
+
+    /// Removes the sockets of workers that have ended, except those at whose path a later worker has one.
+    fn remove_sockets(&self) {
+        let has_ended =
+            |(_, process): &&(_, _)| matches!(process, Err(process::Error::Gone { .. }));
+        let (gone, kept): (Vec<_>, Vec<_>) =
+            self.leases.iter().chain(&self.ended).partition(has_ended);
+        let is_kept = |gone: &LeaseRecord| {
+            kept.iter().any(|(record, _)| record.worker.socket == gone.worker.socket)
+        };
+        let gone = gone.iter().filter(|(record, _)| !is_kept(record));
+        gone.for_each(|(record, _)| record.worker.remove_socket());
     }
 }
 

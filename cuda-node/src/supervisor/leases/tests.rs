@@ -234,6 +234,29 @@ async fn worker_of_an_earlier_node_that_cannot_be_used_has_not_ended() {
     }
 }
 
+#[test]
+fn socket_of_an_earlier_worker_that_has_ended_is_removed_unless_a_later_one_has_its_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("0");
+    let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let record = |pid: u32| {
+        left_record(|record| {
+            record["worker"]["pid"] = pid.into();
+            record["worker"]["socket"] = path.to_str().unwrap().into();
+        })
+    };
+    let error = |pid| match pid {
+        1 => process::Error::Gone { pid, source: io::ErrorKind::NotFound.into() },
+        _ => process::Error::Unidentified { pid, source: io::ErrorKind::Other.into() },
+    };
+    for (later, is_kept) in [(2, true), (1, false)] {
+        let (leases, ended) = (vec![record(later)], vec![record(1)]);
+        let left = LeftState { leases, ended, ..LeftState::default() };
+        drop(LeftLeases::new(left, |worker| Err(error(worker.pid))));
+        assert_eq!(path.exists(), is_kept);
+    }
+}
+
 fn left_process(launcher: &WorkerLauncher) -> process::Result<LeftProcess> {
     launcher.launch().map(|(process, ends)| (process, Ok(ends)))
 }
