@@ -488,6 +488,7 @@ mod tests {
     use cuda_lease::wire::{Content, Step};
 
     use super::*;
+    use crate::worker::engine::tests::limits;
 
     #[test]
     fn warm_up_works_on_the_cpu_device() {
@@ -501,14 +502,7 @@ mod tests {
         let reports = Reports::new(channel().0);
         let provider = cuda_cpu::CpuProvider::default();
         let backend = provider.open(0, Arc::new(Sink(reports.clone()))).unwrap();
-        let limits = Limits {
-            submissions_in_flight: 64,
-            host_bytes_in_flight: 1 << 20,
-            memory: 1 << 20,
-            streams: 4,
-            module_bytes: 1 << 20,
-        };
-        let engine = Engine::new(backend, reports, limits);
+        let engine = Engine::new(backend, reports, limits());
         let command = |command| engine.command(command, 64);
         command(Command::Control(Control::CreateStream { id: StreamId(1), priority: 0 })).unwrap();
         let create = |graph, transfer| {

@@ -653,6 +653,20 @@ async fn session_in_turns(client: &mut RawClient) -> (u64, Bytes, Stream) {
     (granted.lease, granted.token, attached.0)
 }
 
+/// As [`session_in_turns`], with 2,000 reads of 16 KiB. The session has had a turn.
+async fn session_with_many_small_reads(client: &mut RawClient) -> (u64, Bytes, Stream) {
+    let (lease, token, mut stream) = session_in_turns(client).await;
+    let small = 16 << 10;
+    command(&mut stream, 1, create_stream()).await;
+    command(&mut stream, 2, allocate(small)).await;
+    for number in 1..=2000 {
+        command(&mut stream, number + 2, read(number, small)).await;
+    }
+    // One event is there.
+    stream.reply().await.unwrap();
+    (lease, token, stream)
+}
+
 /// The worker's message that its work is complete waits behind events that the client does not take. If `resumes`, the
 /// client then resumes its session on a connection whose streams take no byte.
 fn session_without_a_reader_gives_up_its_turn(resumes: bool) {
@@ -661,15 +675,7 @@ fn session_without_a_reader_gives_up_its_turn(resumes: bool) {
     check(&other);
     block_on(async {
         let mut client = RawClient::connect(&node.address).await;
-        let (lease, token, mut stream) = session_in_turns(&mut client).await;
-        let small = 16 << 10;
-        command(&mut stream, 1, create_stream()).await;
-        command(&mut stream, 2, allocate(small)).await;
-        for number in 1..=2000 {
-            command(&mut stream, number + 2, read(number, small)).await;
-        }
-        // One event is there: the session has had a turn.
-        stream.reply().await.unwrap();
+        let (lease, token, _stream) = session_with_many_small_reads(&mut client).await;
         let mut resumed = None;
         if resumes {
             let mut transport = TransportConfig::default();
@@ -1074,15 +1080,7 @@ fn session_whose_client_takes_its_events_slowly_gives_up_its_turn() {
         transport.keep_alive_interval(Some(Duration::from_secs(1)));
         let client = RawClient::connect_tuned(&node.address, transport).await;
         let mut client = client.greet(0).await;
-        let (_lease, _token, mut stream) = session_in_turns(&mut client).await;
-        let small = 16 << 10;
-        command(&mut stream, 1, create_stream()).await;
-        command(&mut stream, 2, allocate(small)).await;
-        for number in 1..=2000 {
-            command(&mut stream, number + 2, read(number, small)).await;
-        }
-        // One event is there: the session has had a turn.
-        stream.reply().await.unwrap();
+        let (_lease, _token, mut stream) = session_with_many_small_reads(&mut client).await;
         let slow = tokio::spawn(async move {
             // A batch of 256 KiB in 8 s. All would take 1000 s.
             let mut due = 0;

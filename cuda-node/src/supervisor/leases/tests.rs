@@ -285,7 +285,7 @@ fn left_record(change: impl FnOnce(&mut serde_json::Value)) -> LeaseRecord {
     serde_json::from_value(record).unwrap()
 }
 
-/// What an earlier node has left, with the only worker.
+/// What an earlier node has left: one lease, with this worker.
 fn left_with(left: LeftState, worker: process::Result<LeftProcess>) -> LeftLeases {
     let worker = Mutex::new(Some(worker));
     LeftLeases::new(left, |_| worker.lock().take().unwrap())

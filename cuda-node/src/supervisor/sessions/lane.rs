@@ -238,8 +238,8 @@ impl Lane {
     }
 
     /// Serves the lane on one connection, until that ends or a later connection attaches the lane. `time` limits the
-    /// time for which frames wait for the client. `own` are the own events that a new connection gets. `seen` gets the frames that were passed to the worker, with the number of the
-    /// last frame before them.
+    /// time for which frames wait for the client. `own` are the own events that a new connection gets. `seen` gets the
+    /// frames that were passed to the worker, with the number of the last frame before them.
     pub(super) async fn serve(
         &self,
         mut send: SendStream,
@@ -314,8 +314,8 @@ impl Lane {
     }
 
     /// Sends the frames of the worker, and own events behind those that have arrived. Ends a connection on which the client
-    /// takes none, or takes them too slowly while the session keeps the turn from others: messages of the worker for the supervisor wait behind these frames, among them the one with which a
-    /// session gives its turn back.
+    /// takes none, or takes them too slowly while the session keeps the turn from others: messages of the worker for the
+    /// supervisor wait behind these frames, among them the one with which a session gives its turn back.
     async fn write_client(
         &self,
         stream: &mut SendStream,
@@ -367,8 +367,9 @@ impl Lane {
     }
 
     /// Passes the frames that have arrived to the worker, or discards them. Returns `false` if they wait, because the session
-    /// is paused. Part of a frame asks for no turn: a client could send one byte at a time. There is no `.await` between taking frames and sending them, so a task that is cancelled has either
-    /// passed frames on or leaves them to the client, which sends them again.
+    /// is paused. Part of a frame asks for no turn: a client could send one byte at a time. There is no `.await` between
+    /// taking frames and sending them, so a task that is cancelled has either passed frames on or leaves them to the client,
+    /// which sends them again.
     fn pass(
         &self,
         buffer: &mut FrameBuffer,
@@ -512,6 +513,7 @@ mod tests {
         assert!(!lane.pass(&mut buffer, place(), &mut |_, _| panic!("a batch passes")).unwrap());
         assert_eq!(buffer.buffer().len(), frame.len());
     }
+
     /// Otherwise a client that sends one byte at a time takes a time slice for each of them.
     #[test]
     fn part_of_a_frame_asks_for_no_turn() {

@@ -996,4 +996,4 @@ impl Engine {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

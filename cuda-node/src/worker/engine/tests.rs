@@ -79,6 +79,17 @@ unsafe impl Backend for Prompt {
     fn close(&self, _: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {}
 }
 
+/// The limits of a test's session.
+pub(in crate::worker) fn limits() -> Limits {
+    Limits {
+        submissions_in_flight: 64,
+        host_bytes_in_flight: 1 << 20,
+        memory: 1 << 20,
+        streams: 4,
+        module_bytes: 1 << 20,
+    }
+}
+
 fn engine() -> Arc<Engine> {
     let reports = Reports::new(channel().0);
     let mut capabilities = Capabilities::local(1 << 20);
@@ -86,14 +97,7 @@ fn engine() -> Arc<Engine> {
     let info = DeviceInfo::new("prompt", "reports progress at once");
     let engine = OnceLock::new();
     let backend = Arc::new(Prompt { info, capabilities, reports: reports.clone(), engine });
-    let limits = Limits {
-        submissions_in_flight: 64,
-        host_bytes_in_flight: 1 << 20,
-        memory: 1 << 20,
-        streams: 4,
-        module_bytes: 1 << 20,
-    };
-    let engine = Engine::new(backend.clone(), reports, limits);
+    let engine = Engine::new(backend.clone(), reports, limits());
     backend.engine.set(Arc::downgrade(&engine)).unwrap();
     engine
         .command(Command::Control(Control::CreateStream { id: STREAM, priority: 0 }), 64)

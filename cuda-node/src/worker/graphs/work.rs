@@ -367,7 +367,8 @@ mod tests {
         }
         let kept = launches[0].kept.clone();
         assert!(launches.iter().all(|launch| Arc::ptr_eq(&launch.kept, &kept)));
-        let replaced = || kept.lock().replaced.iter().map(|it| it.memory.len()).sum::<usize>();
+        let replaced =
+            || kept.lock().replaced.iter().map(|change| change.memory.len()).sum::<usize>();
         let used = || quota.limit_and_used().1;
         assert_eq!((replaced(), kept.lock().changed.len(), used()), (50, 100, 151));
         // An earlier launch uses what later changes have replaced.

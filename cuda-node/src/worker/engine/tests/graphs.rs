@@ -131,15 +131,8 @@ impl Test {
             frees: Mutex::default(),
             numbers: Mutex::default(),
         });
-        let limits = Limits {
-            submissions_in_flight: 64,
-            host_bytes_in_flight: 1 << 20,
-            memory: 1 << 20,
-            streams: 4,
-            module_bytes: 1 << 20,
-        };
         let reports = Reports::new(channel().0);
-        let engine = Engine::new(backend.clone(), reports, limits);
+        let engine = Engine::new(backend.clone(), reports, super::limits());
         let test = Self { engine, backend, last: [0; 3] };
         for id in [1, 2] {
             test.command(Command::Control(Control::CreateStream { id: StreamId(id), priority: 0 }));
