@@ -36,10 +36,18 @@ message! {
         part: Bytes,
     }
 
-    /// Requests a [`Drained`] when all work is complete.
+    /// Requests a [`Drained`] when all work is complete, or when it stalls (see [`Turn`]).
     Drain = 0x0702; {
         /// The number of the request.
         request: u64,
+    }
+
+    /// The session has the turn for the device, or shall give it back.
+    Turn = 0x0704; {
+        /// `true`: work that has stalled goes on. `false`: from now on, work stalls when none of it is on the device, and
+        /// the rest waits, for example for bytes of the client. It does not go on by itself, until there is a new command or
+        /// the turn.
+        has_turn: bool,
     }
 
     /// The supervisor has a connection of the client for this lane. The worker answers with [`Resumed`], and then sends
@@ -65,11 +73,14 @@ message! {
         hash: Hash,
     }
 
-    /// All work that arrived before the latest [`Drain`] is complete.
+    /// All work that arrived before the latest [`Drain`] is complete, or has stalled.
     Drained = 0x0781; {
         /// The number of the request.
         request: u64,
     }
+
+    /// Work that has stalled may be able to go on. A worker sends it once until it gets the turn.
+    WantTurn = 0x0785; {}
 
     /// Times of the session since the last such frame, for metrics. A worker sends at most ten a second.
     Measured = 0x0782; {

@@ -32,7 +32,7 @@ mod staging;
 mod telemetry;
 
 pub use messages::{
-    Assign, Drain, Drained, Measured, NeedCode, Ready, Resume, Resumed, WorkerBlob,
+    Assign, Drain, Drained, Measured, NeedCode, Ready, Resume, Resumed, Turn, WantTurn, WorkerBlob,
 };
 pub(crate) use run::host_memory;
 pub use run::run;

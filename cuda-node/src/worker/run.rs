@@ -30,7 +30,7 @@ use super::{
     engine::Engine,
     inbox::Inbox,
     jobs::JobServer,
-    messages::{Assign, Drain, Measured, ReadError, Ready, WorkerBlob, read_message},
+    messages::{Assign, Drain, Measured, ReadError, Ready, Turn, WorkerBlob, read_message},
     outbox::{Batch, Outbox},
     reports::{Reports, Sink, StagedDownload},
     sockets::{Connected, Sockets},
@@ -245,6 +245,10 @@ fn take(engine: &Engine, frame: &Frame<'_>) -> Result<(), SessionError> {
     }
     if frame.header.opcode == Drain::OPCODE {
         engine.drain(Drain::decode(frame.body)?.request);
+        return Ok(());
+    }
+    if frame.header.opcode == Turn::OPCODE {
+        engine.turn(Turn::decode(frame.body)?.has_turn);
         return Ok(());
     }
     engine.command(Command::decode(frame.header.opcode, frame.body)?, frame.bytes.len())

@@ -12,9 +12,12 @@ use std::{
 
 use bytes::Bytes;
 use cuda_core::protocol::{AllocId, Control, Region, Status, StreamId};
-use cuda_lease::wire::{
-    Ack, Allocate, Attach, Attached, Chunk, Command, Exclusivity, Free, Lane, PutBlob, Refused,
-    Renew, Renewed, Step, Submit, TransferId, Writer, features,
+use cuda_lease::{
+    Lease,
+    wire::{
+        Ack, Allocate, Attach, Attached, Chunk, Command, Exclusivity, Free, Lane, PutBlob, Refused,
+        Renew, Renewed, Step, Submit, TransferId, Writer, features,
+    },
 };
 use quinn::TransportConfig;
 use tempfile::TempDir;
@@ -1103,5 +1106,80 @@ fn session_whose_client_takes_its_events_slowly_gives_up_its_turn() {
         let done = tokio::task::spawn_blocking(move || done.recv_timeout(LONG)).await.unwrap();
         assert!(done.is_ok(), "the other session has no turn");
         slow.abort();
+    });
+}
+
+/// Another session has turns while the client of this one takes no downloads, and sends no bytes of an upload. Both then go
+/// on.
+#[test]
+fn session_that_waits_for_its_client_gives_up_its_turn() {
+    const BYTES: u64 = 1 << 20;
+    const READS: u64 = 100;
+    let (_folder, mut node) = node(&["--spares", "0"]);
+    let other = node.lease().exclusive(Exclusivity::Session).acquire_blocking().unwrap();
+    check(&other);
+    block_on(async {
+        let mut client = RawClient::connect(&node.address).await;
+        let (lease, token, mut commands) = session_in_turns(&mut client).await;
+        command(&mut commands, 1, create_stream()).await;
+        command(&mut commands, 2, allocate(BYTES)).await;
+        let to = Region { alloc: AllocId(1), offset: 0 };
+        let step = Step::WriteBulk { to, transfer: TransferId(0), bytes: BYTES };
+        let upload = Command::Submit { ticket: ticket(2), after: Vec::new(), step };
+        command(&mut commands, 3, upload).await;
+        for number in 1..=READS {
+            let Command::Submit { after, step, .. } = read(number, BYTES) else { unreachable!() };
+            let submit = Command::Submit { ticket: ticket(number + 2), after, step };
+            command(&mut commands, number + 3, submit).await;
+        }
+        let checks = |other: Lease| async {
+            let checked = tokio::task::spawn_blocking(move || {
+                check(&other);
+                other
+            });
+            tokio::time::timeout(LONG, checked)
+                .await
+                .expect("the other session has no turn")
+                .unwrap()
+        };
+        // The upload waits for its bytes.
+        let other = checks(other).await;
+        // A node takes over sessions that wait.
+        node.restart(Signal::KILL);
+        let other = checks(other).await;
+        let client = RawClient::connect(&node.address).await;
+        let resume = |lane, received| {
+            let is_resumed = lane == Lane::Commands;
+            Attach { lease, token: token.clone(), lane, epoch: 1, is_resumed, received }
+        };
+        let (_commands, reply) = client.attach_with(resume(Lane::Commands, 0)).await;
+        assert_eq!(reply.unwrap().0, Attached::OPCODE);
+        let (mut bulk, reply) = client.attach_with(resume(Lane::Bulk, 0)).await;
+        assert_eq!(reply.unwrap().0, Attached::OPCODE);
+        let part = Chunk::LIMIT as u64;
+        for number in 0..BYTES / part {
+            let (transfer, offset) = (TransferId(0), number * part);
+            let chunk = Chunk { transfer, offset, bytes: &[7; Chunk::LIMIT] };
+            bulk.frame(Chunk::OPCODE, 1, number + 1, |out| chunk.encode(out)).await;
+        }
+        // The downloads wait for acknowledgements.
+        let (mut received, mut taken) = (0, 0);
+        let mut take = async |bulk: &mut Stream, received: &mut u64| {
+            let (opcode, body) = bulk.reply().await.unwrap();
+            if opcode == Chunk::OPCODE {
+                let chunk = Chunk::decode(&body).unwrap();
+                assert!(chunk.bytes.iter().all(|byte| *byte == 7));
+                (taken, *received) = (taken + chunk.bytes.len() as u64, *received + 1);
+            }
+            taken
+        };
+        while take(&mut bulk, &mut received).await < 16 * BYTES {}
+        checks(other).await;
+        loop {
+            bulk.frame(Ack::OPCODE, 0, 0, |out| Ack { received }.encode(out)).await;
+            if take(&mut bulk, &mut received).await == READS * BYTES {
+                break;
+            }
+        }
     });
 }

@@ -160,6 +160,11 @@ impl Lane {
         })
     }
 
+    /// Whether frames are passed to the worker.
+    pub(super) fn is_running(&self) -> bool {
+        *self.admission.borrow() == Admission::Open
+    }
+
     /// Passes frames of the worker on, until its socket ends. `take` takes frames that are not for the client.
     pub(super) async fn read_worker(
         &self,

@@ -38,7 +38,7 @@ use super::{
 };
 use crate::{
     metrics::{Meter, Tally},
-    worker::{Drain, Drained, Measured, NeedCode, WorkerBlob},
+    worker::{self, Drain, Drained, Measured, NeedCode, WantTurn, WorkerBlob},
 };
 
 /// The maximum number of bytes of a blob in one frame to the worker.
@@ -169,11 +169,12 @@ impl Session {
     /// that the table has just processed, and that `Idle` removed the session from the run queue. If none wait, their
     /// connection may have ended before they passed, and the session has the turn for nothing.
     fn report_waiting(&self, turns: &Turns) {
-        if !self.commands.is_waiting() {
+        let goes_on = turns.go_on(|| self.commands.is_running());
+        if !goes_on && !self.commands.is_waiting() {
             turns.give_back_unused(|is_running| self.commands.set_running(is_running));
         }
         // Frames that arrive from here on are reported behind `Idle`.
-        if self.commands.is_waiting() {
+        if self.commands.is_waiting() || turns.state.lock().is_wanted {
             turns.report(Turn::Busy);
         }
     }
@@ -184,11 +185,8 @@ impl Session {
         loop {
             tokio::select! {
                 () = self.commands.waits() => self.report_waiting(turns),
-                () = turns.has_passed.notified() => {
-                    let drain = Drain { request: turns.request() };
-                    let mut out = Vec::new();
-                    put_frame(&mut out, Drain::OPCODE, 0, 0, |out| drain.encode(out));
-                    self.commands.send_to_worker(out.into()).await;
+                () = turns.has_messages.notified() => {
+                    self.commands.send_to_worker(turns.messages().into()).await;
                 }
                 () = self.ended() => return,
             }
@@ -204,6 +202,12 @@ impl Session {
                 if let Ok(Drained { request }) = Drained::decode(frame.body)
                     && turns.drained(request, set_running)
                 {
+                    self.report_waiting(turns);
+                }
+            }
+            (WantTurn::OPCODE, Some(turns)) => {
+                // A hostile worker may ask again and again.
+                if !std::mem::replace(&mut turns.state.lock().is_wanted, true) {
                     self.report_waiting(turns);
                 }
             }
@@ -264,7 +268,7 @@ impl Session {
     /// Reports that the session is idle, after the work that an earlier supervisor has passed to the worker.
     pub(super) fn settle(&self) {
         if let Some(turns) = &self.turns {
-            turns.drain_time.begin();
+            turns.request_back(&mut turns.state.lock());
             turns.pass();
         }
     }
@@ -397,20 +401,32 @@ pub(super) enum Turn {
 /// The turns of one session of a session-exclusive lease: its commands reach the worker only while it has the turn.
 ///
 /// A session asks for the turn when commands arrive. It gives the turn back when the worker has completed everything,
-/// or when the lease table pauses it and the work in flight is complete.
+/// or when the lease table pauses it and the work in flight is complete. Work that then waits for its client or for
+/// something else, and not for the device, does not keep the turn: the worker asks for another one.
 pub(super) struct Turns {
     /// Counts the batches of frames that were passed to the worker, from a random number on: a worker that outlives its
     /// node may answer the next one with the number of an earlier request.
     passed: AtomicU64,
-    /// Commands were passed to the worker since the last request to drain.
-    has_passed: Notify,
+    /// There are [`messages`](Self::messages) for the worker.
+    has_messages: Notify,
     /// The commands after which the worker was drained.
     drained: AtomicU64,
-    /// Whether the session does not have the turn. Locked while the lane opens or closes.
-    is_paused: Mutex<bool>,
+    /// Locked while the lane opens or closes.
+    state: Mutex<TurnState>,
     /// Begins when the session is paused with work in flight, and ends when that is complete.
     drain_time: DrainTime,
     report: Box<dyn Fn(Turn) + Send + Sync>,
+}
+
+struct TurnState {
+    /// Whether the session does not have the turn.
+    is_paused: bool,
+    /// Whether the worker has asked for the turn, and has not got it.
+    is_wanted: bool,
+    /// Whether to tell the worker that it has the turn.
+    has_begun: bool,
+    /// Whether to tell the worker that it shall give the turn back.
+    is_requested: bool,
 }
 
 impl Turns {
@@ -419,9 +435,14 @@ impl Turns {
         let first = RandomState::new().hash_one(0) / 2;
         Self {
             passed: AtomicU64::new(first),
-            has_passed: Notify::new(),
+            has_messages: Notify::new(),
             drained: AtomicU64::new(first),
-            is_paused: Mutex::new(true),
+            state: Mutex::new(TurnState {
+                is_paused: true,
+                is_wanted: false,
+                has_begun: false,
+                is_requested: false,
+            }),
             drain_time: DrainTime::default(),
             report: Box::new(report),
         }
@@ -434,7 +455,44 @@ impl Turns {
     /// Frames of the lane of commands were passed to the worker.
     fn pass(&self) {
         self.passed.fetch_add(1, Ordering::SeqCst);
-        self.has_passed.notify_one();
+        self.has_messages.notify_one();
+    }
+
+    /// Requests the turn back from the worker, which has work in flight.
+    fn request_back(&self, state: &mut TurnState) {
+        self.drain_time.begin();
+        state.is_requested = true;
+        self.has_messages.notify_one();
+    }
+
+    /// Lets the work go on for which the worker wants the turn, if the session has it. Returns whether it does.
+    fn go_on(&self, has_turn: impl Fn() -> bool) -> bool {
+        let mut state = self.state.lock();
+        let goes_on = state.is_wanted && has_turn();
+        if goes_on {
+            state.is_wanted = false;
+            state.has_begun = true;
+            self.pass();
+        }
+        goes_on
+    }
+
+    /// What the worker has to know.
+    fn messages(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut state = self.state.lock();
+        let turn = |out: &mut Vec<u8>, has_turn| {
+            put_frame(out, worker::Turn::OPCODE, 0, 0, |out| worker::Turn { has_turn }.encode(out));
+        };
+        if std::mem::take(&mut state.has_begun) {
+            turn(&mut out, true);
+        }
+        let drain = Drain { request: self.request() };
+        put_frame(&mut out, Drain::OPCODE, 0, 0, |out| drain.encode(out));
+        if std::mem::take(&mut state.is_requested) {
+            turn(&mut out, false);
+        }
+        out
     }
 
     /// The number of the next request to drain.
@@ -453,14 +511,14 @@ impl Turns {
         if passed != request {
             return false;
         }
-        let is_paused = self.is_paused.lock();
+        let state = self.state.lock();
         set_running(false);
         // A command may have passed just before that.
         let is_idle = self.passed.load(Ordering::SeqCst) == request;
         if is_idle {
             self.drain_time.end();
             self.report(Turn::Idle);
-        } else if !*is_paused {
+        } else if !state.is_paused {
             set_running(true);
         }
         is_idle
@@ -468,7 +526,7 @@ impl Turns {
 
     /// Reports that the session is idle if it has the turn, and nothing was passed to the worker that is not complete.
     fn give_back_unused(&self, set_running: impl Fn(bool) -> bool) {
-        let _is_paused = self.is_paused.lock();
+        let _state = self.state.lock();
         if self.is_idle() && set_running(false) {
             // A command may have passed just before that.
             if self.is_idle() {
@@ -486,13 +544,13 @@ impl Turns {
 
     /// Applies `RunSession` or `PauseSession` of the lease table.
     fn set(&self, has_turn: bool, set_running: impl Fn(bool) -> bool) {
-        let mut is_paused = self.is_paused.lock();
-        *is_paused = !has_turn;
+        let mut state = self.state.lock();
+        state.is_paused = !has_turn;
         let is_change = set_running(has_turn);
         if has_turn || self.is_idle() {
             self.drain_time.end();
         } else {
-            self.drain_time.begin();
+            self.request_back(&mut state);
         }
         // If the lane is closed already, the session has reported that. A second report would end its next turn.
         if !has_turn && is_change && self.is_idle() {

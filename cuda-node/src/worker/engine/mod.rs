@@ -32,10 +32,12 @@ use parking_lot::{Condvar, Mutex};
 use self::{
     graphs::can_launch,
     memory::{Memory, OBJECT_LIMIT},
-    state::{BackendStep, Download, Item, State, Stream, Task, Upload, has_module, violation},
+    state::{
+        BackendStep, Download, Item, State, Stream, Task, Turn, Upload, has_module, violation,
+    },
 };
 use super::{
-    messages::{Drained, NeedCode},
+    messages::{Drained, NeedCode, WantTurn},
     modules::{CODE, Load},
     quota::Quota,
     reports::{AfterProgress, Freed, Reports, Stage, StepMemory},
@@ -141,6 +143,10 @@ impl Engine {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         state.command_bytes = bytes;
+        // Commands arrive only while the session has the turn.
+        if state.turn != Turn::Has {
+            self.set_turn(state, Turn::Has);
+        }
         match command {
             Command::Submit { ticket, after, step } => {
                 state.expect(ticket)?;
@@ -288,6 +294,11 @@ impl Engine {
 
     /// Carries out held commands until none can run.
     fn advance(&self, state: &mut State) {
+        match state.turn {
+            Turn::Has | Turn::GivesBack => {}
+            Turn::Stalled => return self.want_turn(state),
+            Turn::Wanted => return,
+        }
         state.sampler.begin();
         loop {
             let mut progressed = false;
@@ -799,6 +810,9 @@ impl Engine {
         let mut state = self.state.lock();
         state.modules.forget_partial();
         state.modules.waiting().for_each(|hash| self.need_code(hash));
+        if state.turn == Turn::Wanted {
+            self.want_turn(&mut state);
+        }
     }
 
     /// Returns the free memory of pools to the system. Asks for no reply.
@@ -975,23 +989,47 @@ impl Engine {
         backlog
     }
 
-    /// Requests a report when all work is complete.
+    /// Requests a report when all work is complete, or has stalled.
     pub(super) fn drain(&self, request: u64) {
         let mut state = self.state.lock();
         state.drain = Some(request);
         self.settle(&mut state);
     }
 
-    /// Sends the report that all work is complete, or requests the progress that shows it.
+    /// The supervisor gives the session the turn for the device, or requests it back.
+    pub(super) fn turn(&self, has_turn: bool) {
+        let mut state = self.state.lock();
+        // Also with the turn: a session that shall give it back gets it for what can run at once.
+        if has_turn || state.turn == Turn::Has {
+            self.set_turn(&mut state, Turn::GivesBack);
+        }
+    }
+
+    fn set_turn(&self, state: &mut State, turn: Turn) {
+        state.turn = turn;
+        self.advance(state);
+    }
+
+    /// Held commands that have stalled may be able to run.
+    fn want_turn(&self, state: &mut State) {
+        state.turn = Turn::Wanted;
+        self.reports.outbox.push_unnumbered(WantTurn::OPCODE, |out| WantTurn {}.encode(out));
+    }
+
+    /// Sends the report that all work is complete or has stalled, or requests the progress that shows it.
     fn report_drained(&self, state: &mut State) {
         let Some(request) = state.drain else { return };
         let busy = self.reports.busy_streams();
         busy.iter().for_each(|stream| self.want_all(state, *stream));
-        if busy.is_empty() && state.held == 0 {
-            state.drain = None;
-            let drained = Drained { request };
-            self.reports.outbox.push_unnumbered(Drained::OPCODE, |out| drained.encode(out));
+        if !busy.is_empty() || state.held > 0 && state.turn == Turn::Has {
+            return;
         }
+        if state.held > 0 && state.turn == Turn::GivesBack {
+            state.turn = Turn::Stalled;
+        }
+        state.drain = None;
+        let drained = Drained { request };
+        self.reports.outbox.push_unnumbered(Drained::OPCODE, |out| drained.encode(out));
     }
 }
 

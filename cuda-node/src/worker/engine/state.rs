@@ -41,8 +41,22 @@ pub(super) struct State {
     pub(super) waiting_resets: VecDeque<u64>,
     /// The latest request for a report that all work is complete.
     pub(super) drain: Option<u64>,
+    pub(super) turn: Turn,
     pub(super) sampler: Sampler,
     pub(super) is_closed: bool,
+}
+
+/// Whether commands that are held may run.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    #[default]
+    Has,
+    /// They may run. When nothing runs on the device and they wait, they stall.
+    GivesBack,
+    /// They have stalled.
+    Stalled,
+    /// They have stalled, and the supervisor was asked for the turn.
+    Wanted,
 }
 
 #[derive(Default)]

@@ -16,7 +16,7 @@ use cuda_core::{
         LaunchConfig, ModuleId, Notice, Region, Request, StreamId, Submission, Work,
     },
 };
-use cuda_lease::wire::{ImageKind, TransferId};
+use cuda_lease::wire::{Ack, FrameBuffer, ImageKind, TransferId};
 
 use super::*;
 use crate::worker::reports::Sink;
@@ -144,6 +144,65 @@ fn drain_is_answered_when_progress_comes_before_it_is_awaited() {
     while engine.is_holding.load(Ordering::Acquire) {
         thread::yield_now();
     }
+}
+
+/// Otherwise a client that sends no bytes keeps the turn of its session from others.
+#[test]
+fn work_that_waits_for_its_client_stalls_and_goes_on_with_the_turn() {
+    let engine = engine();
+    // The opcodes of the messages for the supervisor.
+    let told = || {
+        engine.reports.outbox.push_acknowledgement(0);
+        let mut frames = FrameBuffer::default();
+        frames.extend(&engine.reports.outbox.wait().unnumbered);
+        let frames = frames.take().unwrap();
+        let opcodes = frames.iter().map(|frame| frame.header.opcode);
+        opcodes.filter(|opcode| *opcode != Ack::OPCODE).collect::<Vec<_>>()
+    };
+    // Progress is reported on another thread, perhaps after the stall that it allows. Then the turn is wanted for nothing.
+    let wait_for = |opcode| {
+        while !told().contains(&opcode) {
+            thread::yield_now();
+        }
+    };
+    let arrives = |transfer| {
+        let piece = engine.staging().take(8).unwrap().unwrap();
+        engine.piece(TransferId(transfer), piece, 8).unwrap();
+    };
+    let upload = |number| {
+        let to = Region { alloc: AllocId(1), offset: 0 };
+        let step = Step::WriteBulk { to, transfer: TransferId(number), bytes: 8 };
+        let ticket = Ticket { stream: STREAM, number };
+        engine.command(Command::Submit { ticket, after: Vec::new(), step }, 64).unwrap();
+    };
+    let held = || engine.state.lock().held;
+    (1..=3).for_each(upload);
+    engine.drain(1);
+    assert!(told().is_empty());
+    engine.turn(false);
+    wait_for(Drained::OPCODE);
+    // The bytes are there, and wait for the turn. It is wanted once, and again from a later supervisor.
+    arrives(1);
+    wait_for(WantTurn::OPCODE);
+    arrives(2);
+    assert!(told().is_empty());
+    engine.rejoined();
+    wait_for(WantTurn::OPCODE);
+    engine.turn(false);
+    engine.drain(2);
+    wait_for(Drained::OPCODE);
+    assert_eq!(held(), 3);
+    engine.turn(true);
+    engine.drain(3);
+    wait_for(Drained::OPCODE);
+    assert_eq!(held(), 1);
+    // A command arrives only with the turn.
+    arrives(3);
+    assert_eq!(held(), 1);
+    engine.command(join(4), 64).unwrap();
+    engine.drain(4);
+    wait_for(Drained::OPCODE);
+    assert_eq!(held(), 0);
 }
 
 #[test]
