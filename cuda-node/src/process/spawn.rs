@@ -6,15 +6,16 @@
 //! of the namespace when it ends, and before the supervisor can reap it.
 //!
 //! # Rules
-//! - Between `clone` and `exec` the child has a copy of the memory of a process with several threads. Its code only
-//!   makes system calls: no allocation, no lock, no panic. Everything that it needs is prepared before.
+//! - Between `clone` and `exec` the child uses the memory of the supervisor, whose calling thread waits meanwhile. A copy
+//!   of the page tables would take milliseconds for each 100 MiB, in which no thread of the supervisor gets memory. The code
+//!   of the child only makes system calls: no allocation, no lock, no panic. Everything that it needs is prepared before.
 //! - No handler of the supervisor's signals runs in the child: signals are blocked during `clone`, and the child removes
 //!   the handlers before it admits signals again.
 //! - The descriptors that the child receives are numbered above those that it gives them, so no `dup2` of the child
 //!   replaces one that a later `dup2` needs.
 
 use std::{
-    ffi::{CStr, CString, OsString, c_char, c_int, c_long, c_uint},
+    ffi::{CStr, CString, OsString, c_char, c_int, c_uint, c_void},
     fs::File,
     io::{self, PipeReader, PipeWriter, Read as _},
     os::{
@@ -53,6 +54,9 @@ const NICE: c_int = 10;
 
 /// The stack of the thread that reaps a dropped process, in bytes.
 const STACK: usize = 64 << 10;
+
+/// The stack of a child until it has become its program, in bytes.
+const CHILD_STACK: usize = 64 << 10;
 
 /// The namespaces in which a process starts. The worker enters the other ones itself.
 ///
@@ -262,9 +266,11 @@ impl Start<'_> {
         }
         // SAFETY: the calls change the state of this process's signals. The signal set is initialized.
         unsafe {
-            // Numbers without a signal are errors without effect.
+            // Not `signal`, which also changes a static variable of the C library. Numbers without a signal are errors
+            // without effect.
+            let default: libc::sigaction = std::mem::zeroed();
             for signal in 1..=libc::SIGRTMAX() {
-                libc::signal(signal, libc::SIG_DFL);
+                libc::sigaction(signal, &default, ptr::null_mut());
             }
             let mut none = std::mem::zeroed();
             libc::sigemptyset(&mut none);
@@ -294,34 +300,36 @@ fn mount_proc() -> rustix::io::Result<()> {
     move_mount(&mounts, c"", CWD, c"/proc", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
 }
 
+/// The first function of a child, on a stack of its own.
+extern "C" fn run_child(start: *mut c_void) -> c_int {
+    // SAFETY: `clone` passes a `Start` that lives until the child has become its program. This is the child, and the caller
+    // of `clone` keeps the pointers of the `Start` valid.
+    unsafe { (*start.cast::<Start<'_>>()).run() }
+}
+
 /// Creates a child that becomes the program of `start`.
 ///
 /// # Safety
 /// The pointers of `start` are valid.
 unsafe fn clone(flags: c_int, held: Held, start: &Start<'_>) -> io::Result<Child> {
-    let flags = flags | libc::CLONE_PIDFD | libc::SIGCHLD;
+    let flags = flags | libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
     let mut descriptor: c_int = -1;
-    let none: c_long = 0;
-    // The system call, because libc's `clone` takes a stack and a function. Without `CLONE_VM` and without a stack it
-    // returns twice, like `fork`.
-    // SAFETY: the kernel writes the descriptor of the child to `descriptor`. The child continues on a copy of this
-    // stack. The signal sets are initialized before they are read.
+    let mut stack = vec![0u128; CHILD_STACK / size_of::<u128>()];
+    // SAFETY: the kernel writes the descriptor of the child to `descriptor`. The child has a stack of its own, which grows
+    // down from its aligned end. `CLONE_VFORK` stops this thread until the child has become its program or has exited, so
+    // the stack and `start` live long enough, and both do not use errno of this thread at a time. The signal sets are
+    // initialized before they are read.
     let (pid, error) = unsafe {
         let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before);
-        let pid = libc::syscall(
-            libc::SYS_clone,
-            c_long::from(flags),
-            none,
+        let pid = libc::clone(
+            run_child,
+            stack.as_mut_ptr_range().end.cast(),
+            flags,
+            ptr::from_ref(start).cast_mut().cast(),
             &raw mut descriptor,
-            none,
-            none,
         );
-        if pid == 0 {
-            // This is the child, and the caller keeps the pointers valid.
-            start.run();
-        }
         let error = io::Error::last_os_error();
         libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
         (pid, error)
