@@ -6,7 +6,7 @@ use std::{
     future::pending,
     net::Shutdown,
     os::unix::net::UnixStream,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
     thread,
     time::Duration,
 };
@@ -195,6 +195,8 @@ pub(super) struct ProcessLauncher {
     pub(super) gpu: Option<Gpu>,
     /// The caches of compiled kernels, of a worker with a GPU.
     pub(super) jit_cache: Option<JitCache>,
+    /// The sandbox of the first worker.
+    pub(super) sandbox: Arc<OnceLock<SandboxReport>>,
 }
 
 impl Launcher {
@@ -221,6 +223,10 @@ impl Launcher {
             started = body.start(&mut ends) => started,
             () = cancelled => Err(failed("its lease has ended")),
         };
+        let started = started.and_then(|(ready, sandbox)| {
+            self.check(sandbox.as_ref())?;
+            Ok((ready, sandbox))
+        });
         let (Ready { device, features, .. }, sandbox) = match started {
             Ok(started) => started,
             // Until its end, its memory belongs to its lease.
@@ -234,6 +240,21 @@ impl Launcher {
         let jobs = Some(jobs);
         Ok(WorkerHandle { device, features, sandbox, lanes, jobs, has_lease: false, body })
     }
+
+    /// Checks that the sandbox of a worker has each part that the first worker had. A hostile worker may have used up
+    /// what the machine has for all of them.
+    fn check(&self, sandbox: Option<&SandboxReport>) -> Result<()> {
+        let (Launcher::Process(launcher), Some(sandbox)) = (self, sandbox) else { return Ok(()) };
+        let lacks = sandbox.lacks(launcher.sandbox.get_or_init(|| sandbox.clone()));
+        if lacks.is_empty() {
+            return Ok(());
+        }
+        tracing::error!(
+            lacks,
+            "a worker is ended, because its sandbox lacks parts that the first worker had"
+        );
+        Err(failed(format!("its sandbox lacks parts that the first worker had: {lacks}")))
+    }
 }
 
 /// The process of a worker that an earlier node has started, which has not ended, and its sockets if they can be used.
@@ -242,14 +263,6 @@ pub(super) type LeftProcess = (WorkerProcess, process::Result<SupervisorEnds>);
 impl ProcessLauncher {
     async fn launch(&self) -> Result<(SupervisorEnds, Body)> {
         let mut launcher = self.launcher.clone();
-        let kernels = self.jit_cache.as_ref().map(JitCache::for_worker).transpose();
-        let kernels = kernels.map_err(failed)?;
-        if let Some(kernels) = &kernels {
-            launcher = launcher
-                .writable(kernels.folder())
-                .environment(jit_cache::PATH_VARIABLE, kernels.path())
-                .environment(jit_cache::SIZE_VARIABLE, jit_cache::SIZE.to_string());
-        }
         if let Some(gpu) = &self.gpu {
             launcher = launcher.environment("CUDA_VISIBLE_DEVICES", gpu.uuid.as_str());
         }
@@ -257,7 +270,22 @@ impl ProcessLauncher {
             Some(gpu) => Some((gpu.before_launch().await.map_err(failed)?, gpu.clone())),
             None => None,
         };
-        let (process, ends) = launcher.launch().map_err(failed)?;
+        let jit_cache = self.jit_cache.clone();
+        // It waits for the kernel, the disk, and locks of files.
+        let launch = move || {
+            let kernels = jit_cache.as_ref().map(JitCache::for_worker).transpose();
+            let kernels = kernels.map_err(failed)?;
+            if let Some(kernels) = &kernels {
+                launcher = launcher
+                    .writable(kernels.folder())
+                    .environment(jit_cache::PATH_VARIABLE, kernels.path())
+                    .environment(jit_cache::SIZE_VARIABLE, jit_cache::SIZE.to_string());
+            }
+            let (process, ends) = launcher.launch().map_err(failed)?;
+            Ok::<_, Error>((process, ends, kernels))
+        };
+        let (process, ends, kernels) =
+            tokio::task::spawn_blocking(launch).await.map_err(failed)??;
         let memory = before.map(|(check, gpu)| WorkerMemory::new(check, gpu, process.pid()));
         Ok((ends, Body::Process(Box::new(Process { process, memory, kernels }))))
     }

@@ -30,7 +30,10 @@ const LIMIT: Duration = Duration::from_secs(30);
 const USER: u32 = 64_321;
 
 /// The attacks that succeed on every machine if there is no sandbox.
-const CERTAIN: [&str; 36] = [
+const CERTAIN: [&str; 44] = [
+    "add_filter",
+    "add_filter_by_setting",
+    "add_filter_to_socket",
     "become_root",
     "connect_to_abstract_socket",
     "connect_to_network",
@@ -42,8 +45,11 @@ const CERTAIN: [&str; 36] = [
     "daemon",
     "end_other_worker",
     "find_secret_in_environment",
+    "keep_many_signals",
     "limit_supervisor",
     "lock_open_file",
+    "lock_parts_of_a_file",
+    "wait_for_parts_of_a_file",
     "lower_priority_of_supervisor",
     "open_many_descriptors",
     "open_many_descriptors_in_threads",
@@ -58,6 +64,7 @@ const CERTAIN: [&str; 36] = [
     "send_many_messages",
     "signal_supervisor_by_descriptor",
     "list_descriptors_of_supervisor",
+    "list_locks",
     "lock_cgroups",
     "read_environment_of_supervisor",
     "read_key",
@@ -67,6 +74,7 @@ const CERTAIN: [&str; 36] = [
     "survive_the_kill",
     "wait_for_a_disk",
     "wait_for_all_disks",
+    "watch_all_that_a_user_may",
 ];
 
 /// Attacks on the memory of the supervisor. The security module Yama also refuses them.
@@ -76,12 +84,18 @@ const TRACING: [&str; 3] =
 /// Attempts that only the filter of system calls refuses. In these tests they reach nothing outside of the sandbox: they
 /// change the namespaces of the worker, use parts of the kernel, wait for disks, use sockets of the worker, or need a
 /// terminal.
-const FILTERED: [&str; 19] = [
+const FILTERED: [&str; 25] = [
+    "add_filter",
+    "add_filter_by_setting",
+    "add_filter_to_socket",
+    "add_rules_for_files",
     "become_root",
     "change_root",
     "daemon",
     "find_descriptors",
     "lock_open_file",
+    "lock_parts_of_a_file",
+    "wait_for_parts_of_a_file",
     "look_at_much_memory",
     "open_many_descriptors_in_threads",
     "send_descriptor",
@@ -99,10 +113,11 @@ const FILTERED: [&str; 19] = [
 ];
 
 /// Attacks on what is not protected by files of their own user, but by namespaces or filters.
-const BEYOND_USER: [&str; 8] = [
+const BEYOND_USER: [&str; 9] = [
     "connect_to_abstract_socket",
     "connect_to_network",
     "create_temporary_file",
+    "list_locks",
     "lock_cgroups",
     "open_other_device",
     "send_datagram",
@@ -147,6 +162,7 @@ pub fn all() -> Vec<Trial> {
         pid_namespace_needs_a_proc_of_its_own,
         required_sandbox_names_each_missing_part,
         inherited_descriptor_is_reported,
+        later_worker_with_fewer_parts_of_the_sandbox_gets_no_lease,
     ];
     trials.extend(trials![
         !is_root;
@@ -259,6 +275,14 @@ fn inherited_descriptor_is_reported() {
     let findings = attack(user(&[INHERITED]));
     assert_refused(&findings, &["find_descriptors"]);
     assert_eq!(missing(&findings), [Part::Descriptors]);
+}
+
+/// A hostile worker may have used up what the filters of all processes share.
+fn later_worker_with_fewer_parts_of_the_sandbox_gets_no_lease() {
+    let output = root_program("changing-node").output().unwrap();
+    let (stdout, stderr) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(stdout.starts_with("refused: "), "{stdout}{stderr}");
 }
 
 fn worker_beyond_its_memory_limit_is_killed_and_leaves_no_cgroup() {

@@ -23,6 +23,8 @@ fn main() -> ExitCode {
         Some("reporter") => supervisor::reporter(),
         Some("filler") => supervisor::filler(),
         Some("node") => node::run(),
+        Some("changing-node") => node::run_changing(),
+        Some("changing-worker") => node::changing_worker(),
         Some("greedy-worker") => node::greedy_worker(),
         Some(role) => panic!("no role {role}"),
         None => {

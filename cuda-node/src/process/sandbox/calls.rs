@@ -102,10 +102,20 @@ const REFUSED: &[i64] = &[
     libc::SYS_shmctl,
     libc::SYS_msgget,
     libc::SYS_msgctl,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
     libc::SYS_semget,
     libc::SYS_semctl,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
     libc::SYS_mq_open,
     libc::SYS_mq_unlink,
+    // More filters. Their code has a limit for the whole machine, beyond which no other worker gets its filter.
+    libc::SYS_seccomp,
+    // Each of its rules is copied without a pause for other processes.
+    libc::SYS_landlock_create_ruleset,
+    libc::SYS_landlock_add_rule,
+    libc::SYS_landlock_restrict_self,
     // The kernel and its interfaces with many faults.
     libc::SYS_memfd_secret,
     libc::SYS_bpf,
@@ -174,10 +184,24 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
     for command in [libc::F_SETOWN, F_SETSIG, F_SETOWN_EX] {
         refuse_if(libc::SYS_fcntl, &[(1, SeccompCmpOp::Eq, command as u64)])?;
     }
-    // Locks of open files. Each close of a descriptor, also at the end of the process, looks at all locks of its file,
-    // which may be millions. Other locks end with the first close.
-    for command in [F_OFD_SETLK, F_OFD_SETLKW] {
+    // Locks of open files, of which one may have millions (see `ignore_locks`), leases of files, for which others wait, and
+    // reports of what others open.
+    for command in [F_OFD_SETLK, F_OFD_SETLKW, libc::F_SETLEASE, libc::F_NOTIFY] {
         refuse_if(libc::SYS_fcntl, &[(1, SeccompCmpOp::Eq, command as u64)])?;
+    }
+    // More filters, by other calls, and the processors of others.
+    for option in [libc::PR_SET_SECCOMP, libc::PR_SCHED_CORE] {
+        refuse_if(libc::SYS_prctl, &[(0, SeccompCmpOp::Eq, option as u64)])?;
+    }
+    for option in [
+        libc::SO_ATTACH_FILTER,
+        libc::SO_ATTACH_BPF,
+        libc::SO_ATTACH_REUSEPORT_CBPF,
+        libc::SO_ATTACH_REUSEPORT_EBPF,
+    ] {
+        let of_socket = (1, SeccompCmpOp::Eq, libc::SOL_SOCKET as u64);
+        let option = (2, SeccompCmpOp::Eq, option as u64);
+        refuse_if(libc::SYS_setsockopt, &[of_socket, option])?;
     }
     for request in [FIOSETOWN, SIOCSPGRP] {
         refuse_if(libc::SYS_ioctl, &[(1, SeccompCmpOp::Eq, request)])?;
@@ -220,8 +244,23 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
     let error = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(refused, SeccompAction::Allow, error, processor)?;
     let program: BpfProgram = filter.try_into()?;
-    apply_filter(&program)?;
-    apply_filter(&refuse_unknown())
+    apply_filter(&refuse_unknown())?;
+    apply_filter(&ignore_locks(processor)?)?;
+    // The last one, because it refuses more filters.
+    apply_filter(&program)
+}
+
+/// A filter with which locks of parts of files succeed and have no effect. A file may have millions of them, and the kernel
+/// lists them without a pause for other processes. The driver locks the index of its cache, which only this process uses, and
+/// has no cache if that is refused.
+fn ignore_locks(processor: TargetArch) -> Result<BpfProgram, Error> {
+    let rule = |command: libc::c_int| {
+        let (length, operator) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
+        SeccompRule::new(vec![SeccompCondition::new(1, length, operator, command as u64)?])
+    };
+    let rules = [libc::F_SETLK, libc::F_SETLKW].into_iter().map(rule).collect::<Result<_, _>>()?;
+    let (calls, nothing) = (BTreeMap::from([(libc::SYS_fcntl, rules)]), SeccompAction::Errno(0));
+    Ok(SeccompFilter::new(calls, SeccompAction::Allow, nothing, processor)?.try_into()?)
 }
 
 const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;

@@ -53,6 +53,10 @@ const LIBRARIES: [&str; 16] = [
 /// pass for one whose node lives, and the next node would not end it.
 const HIDDEN: &str = "/sys/fs";
 
+/// The file of `/proc` that a worker does not see. Its reader keeps all other processes from locking files while it reads,
+/// which takes long if there are many locks.
+const HIDDEN_FILE: &str = "/proc/locks";
+
 /// Devices that libraries open.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
@@ -172,7 +176,7 @@ impl View {
         Ok(rustix::mount::mount_remount("/", flags, "")?)
     }
 
-    /// Attaches the trees and creates the links in the new root. Hides [`HIDDEN`].
+    /// Attaches the trees and creates the links in the new root. Hides [`HIDDEN`] and [`HIDDEN_FILE`].
     fn build(&self, stage: &Path, trees: Vec<Tree>) -> io::Result<()> {
         for tree in trees {
             let target = in_stage(stage, &tree.path)?;
@@ -181,9 +185,7 @@ impl View {
             } else {
                 fs::File::create(&target)?;
             }
-            let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-            let moved = rustix::mount::move_mount(&tree.mounts, "", CWD, &target, flags);
-            moved.map_err(|error| at(&tree.path, &error.into()))?;
+            tree.attach(&target)?;
         }
         for (path, target) in &self.links {
             symlink(target, in_stage(stage, path)?)?;
@@ -193,6 +195,11 @@ impl View {
             let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
             let (flags, options) = (flags | MountFlags::RDONLY, c"mode=555,size=4k,nr_inodes=2");
             rustix::mount::mount("tmpfs", &hidden, "tmpfs", flags, options)?;
+        }
+        let hidden = in_stage(stage, Path::new(HIDDEN_FILE))?;
+        if hidden.exists() {
+            let no_use = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_RDONLY;
+            tree("/dev/null", no_use)?.attach(&hidden)?;
         }
         Ok(())
     }
@@ -220,13 +227,21 @@ impl View {
         let device: BitFlags<AccessFs> = read | write | AccessFs::IoctlDev;
         // A rule holds for all that is beneath its folder.
         let sys = entries("/sys", "").into_iter().filter(|path| path != Path::new(HIDDEN));
+        let of_process = |path: &PathBuf| {
+            path.to_string_lossy()
+                .strip_prefix("/proc/")
+                .is_some_and(|name| name.parse::<u32>().is_ok())
+        };
+        let proc = entries("/proc", "").into_iter();
+        let proc = proc.filter(|path| path != Path::new(HIDDEN_FILE) && !of_process(path));
         let status = Ruleset::default()
             .handle_access(all)?
             .handle_access(AccessNet::from_all(LANDLOCK))?
             .scope(Scope::from_all(LANDLOCK))?
             .create()?
             .add_rules(path_beneath_rules(&self.readable, read))?
-            .add_rules(path_beneath_rules(sys.chain(["/proc".into()]), read))?
+            .add_rules(path_beneath_rules(sys.chain(proc), read))?
+            .add_rules(path_beneath_rules(["/proc"], AccessFs::ReadDir))?
             // Names of threads, for example.
             .add_rules(path_beneath_rules(["/proc/self"], read | write))?
             .add_rules(path_beneath_rules(&self.devices, device))?
@@ -251,6 +266,15 @@ struct Tree {
     path: PathBuf,
     is_folder: bool,
     mounts: OwnedFd,
+}
+
+impl Tree {
+    /// Gives the mounts a place.
+    fn attach(&self, target: &Path) -> io::Result<()> {
+        let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+        let moved = rustix::mount::move_mount(&self.mounts, "", CWD, target, flags);
+        moved.map_err(|error| at(&self.path, &error.into()))
+    }
 }
 
 /// A copy of the mounts at a path, with these attributes.

@@ -275,7 +275,7 @@ impl Confinement {
     /// [`Error::Sandbox`] if every part is required and the machine does not give one. End the process then.
     pub fn enter(self) -> Result<SandboxReport> {
         let mut report = SandboxReport::default();
-        report.add(Part::Descriptors, no_other_descriptors().and(limit_descriptors()));
+        report.add(Part::Descriptors, no_other_descriptors().and(limit_resources()));
         let are_all_gpus = self.devices == DeviceFiles::AllGpus;
         let gpus = match self.devices {
             DeviceFiles::These(files) => files,
@@ -337,17 +337,25 @@ impl Confinement {
     }
 }
 
-/// The maximum number of descriptors of a worker: the usual limit of a process that does not ask for more.
-const DESCRIPTORS: u64 = 1024;
+/// The maximum number of descriptors of a worker. A program with CUDA has about 50. The cube of a third of it is the number
+/// of files that epolls can watch. The kernel counts those for each user, and the user of a worker in a user namespace is
+/// that of the supervisor: a worker with many descriptors could use all that this user may watch, and the supervisor could
+/// start no other worker.
+const DESCRIPTORS: u64 = 256;
 
-/// Limits the descriptors of this process. The kernel counts what epolls watch for each user, and the user of a worker
-/// in a user namespace is that of the supervisor. A worker with more descriptors could use all that this user may
-/// watch, and the supervisor could start no other worker.
-fn limit_descriptors() -> io::Result<()> {
-    let mut limit = getrlimit(Resource::Nofile);
-    let lower = |now: Option<u64>| Some(now.unwrap_or(u64::MAX).min(DESCRIPTORS));
-    (limit.current, limit.maximum) = (lower(limit.current), lower(limit.maximum));
-    Ok(setrlimit(Resource::Nofile, limit)?)
+/// The maximum number of signals of a worker that wait, also of its timers. The kernel looks for a signal among all of them,
+/// without a pause for other processes.
+const SIGNALS: u64 = 256;
+
+/// Limits the descriptors and the signals of this process.
+fn limit_resources() -> io::Result<()> {
+    for (resource, most) in [(Resource::Nofile, DESCRIPTORS), (Resource::Sigpending, SIGNALS)] {
+        let mut limit = getrlimit(resource);
+        let lower = |now: Option<u64>| Some(now.unwrap_or(u64::MAX).min(most));
+        (limit.current, limit.maximum) = (lower(limit.current), lower(limit.maximum));
+        setrlimit(resource, limit)?;
+    }
+    Ok(())
 }
 
 /// Checks that the launcher has left no descriptors to this process besides the standard ones and the sockets.
@@ -443,6 +451,18 @@ impl SandboxReport {
     /// The means that limits the host memory of the worker, if there is one.
     pub fn memory_limit(&self) -> Option<&str> {
         self.0.iter().find(|part| part.part == Part::HostMemory)?.means.as_deref()
+    }
+
+    /// The parts that are in force in `other` and not here, with the reasons.
+    pub(crate) fn lacks(&self, other: &Self) -> String {
+        let in_force = other.0.iter().filter(|part| part.missing.is_none());
+        let lacks = in_force.filter_map(|PartReport { part, .. }| {
+            match self.0.iter().find(|own| own.part == *part) {
+                Some(own) => Some(format!("{part}: {}", own.missing.as_ref()?)),
+                None => Some(part.to_string()),
+            }
+        });
+        lacks.collect::<Vec<_>>().join("; ")
     }
 
     /// Whether the worker has a sandbox of which every part is in force.

@@ -172,7 +172,7 @@ fn gpu_device(
     jit_cache: Option<JitCache>,
 ) -> LeasedDevice {
     let gpu = Gpu { monitor: Arc::new(monitor), uuid: GpuUuid::new("GPU-0") };
-    let launcher = ProcessLauncher { launcher, gpu: Some(gpu), jit_cache };
+    let launcher = ProcessLauncher { launcher, gpu: Some(gpu), jit_cache, sandbox: Arc::default() };
     let mut device = device(CpuProvider::default());
     device.workers = Workers::new(Launcher::Process(Box::new(launcher)), 0);
     device
@@ -296,7 +296,12 @@ fn left_with(left: LeftState, worker: process::Result<LeftProcess>) -> LeftLease
 async fn lease_that_expired_while_no_node_ran_ends() {
     let mut device = device(CpuProvider::default());
     let sleeping = WorkerLauncher::new("/bin/sleep").argument("1000");
-    let launcher = ProcessLauncher { launcher: sleeping.clone(), gpu: None, jit_cache: None };
+    let launcher = ProcessLauncher {
+        launcher: sleeping.clone(),
+        gpu: None,
+        jit_cache: None,
+        sandbox: Arc::default(),
+    };
     device.workers = Workers::new(Launcher::Process(Box::new(launcher)), 0);
     let config = TableConfig { grace: Duration::ZERO, ..TableConfig::default() };
     let table = table_with(config);
