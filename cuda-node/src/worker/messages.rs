@@ -36,14 +36,14 @@ message! {
         part: Bytes,
     }
 
-    /// Requests a [`Drained`] when all work is complete, or when it stalls (see [`Turn`]).
+    /// Requests a [`Drained`] when all work is complete, or when it stalls (see [`SetTurn`]).
     Drain = 0x0702; {
         /// The number of the request.
         request: u64,
     }
 
     /// The session has the turn for the device, or shall give it back.
-    Turn = 0x0704; {
+    SetTurn = 0x0704; {
         /// `true`: work that has stalled goes on. `false`: from now on, work stalls when none of it is on the device, and
         /// the rest waits, for example for bytes of the client. It does not go on by itself, until there is a new command or
         /// the turn.

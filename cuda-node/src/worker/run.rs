@@ -30,7 +30,7 @@ use super::{
     engine::Engine,
     inbox::Inbox,
     jobs::JobServer,
-    messages::{Assign, Drain, Measured, ReadError, Ready, Turn, WorkerBlob, read_message},
+    messages::{Assign, Drain, Measured, ReadError, Ready, SetTurn, WorkerBlob, read_message},
     outbox::{Batch, Outbox},
     reports::{Reports, Sink, StagedDownload},
     sockets::{Connected, Sockets},
@@ -247,8 +247,8 @@ fn take(engine: &Engine, frame: &Frame<'_>) -> Result<(), SessionError> {
         engine.drain(Drain::decode(frame.body)?.request);
         return Ok(());
     }
-    if frame.header.opcode == Turn::OPCODE {
-        engine.turn(Turn::decode(frame.body)?.has_turn);
+    if frame.header.opcode == SetTurn::OPCODE {
+        engine.turn(SetTurn::decode(frame.body)?.has_turn);
         return Ok(());
     }
     engine.command(Command::decode(frame.header.opcode, frame.body)?, frame.bytes.len())

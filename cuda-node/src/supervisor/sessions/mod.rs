@@ -38,7 +38,7 @@ use super::{
 };
 use crate::{
     metrics::{Meter, Tally},
-    worker::{self, Drain, Drained, Measured, NeedCode, WantTurn, WorkerBlob},
+    worker::{Drain, Drained, Measured, NeedCode, SetTurn, WantTurn, WorkerBlob},
 };
 
 /// The maximum number of bytes of a blob in one frame to the worker.
@@ -482,7 +482,7 @@ impl Turns {
         let mut out = Vec::new();
         let mut state = self.state.lock();
         let turn = |out: &mut Vec<u8>, has_turn| {
-            put_frame(out, worker::Turn::OPCODE, 0, 0, |out| worker::Turn { has_turn }.encode(out));
+            put_frame(out, SetTurn::OPCODE, 0, 0, |out| SetTurn { has_turn }.encode(out));
         };
         if std::mem::take(&mut state.has_begun) {
             turn(&mut out, true);
@@ -707,6 +707,35 @@ mod tests {
         assert_eq!(reported.try_recv(), Ok(Turn::Idle));
         session.set_turn(false);
         assert!(reported.try_recv().is_err());
+    }
+
+    /// A hostile worker wants the turn again and again. Otherwise each time the lease table looks for the next session.
+    #[tokio::test]
+    async fn turn_that_a_worker_wants_is_reported_once_until_it_has_it() {
+        use tokio::io::AsyncWriteExt;
+        let (reports, mut reported) = tokio::sync::mpsc::unbounded_channel();
+        let turns = Turns::new(move |turn| reports.send(turn).unwrap());
+        let (session, [mut commands, _bulk]) = of_test(Some(turns));
+        let mut wanted = Vec::new();
+        for _ in 0..100 {
+            put_frame(&mut wanted, WantTurn::OPCODE, 0, 0, |out| WantTurn {}.encode(out));
+        }
+        // It is taken behind the others.
+        let hash = [1; 32];
+        put_frame(&mut wanted, NeedCode::OPCODE, 0, 0, |out| NeedCode { hash }.encode(out));
+        commands.write_all(&wanted).await.unwrap();
+        assert_eq!(reported.recv().await, Some(Turn::Busy));
+        while session.code.wanted().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        session.set_turn(true);
+        assert!(reported.try_recv().is_err());
+        let mut next =
+            async || crate::supervisor::streams::read_frame(&mut commands).await.unwrap();
+        let (opcode, body) = next().await;
+        assert_eq!(opcode, SetTurn::OPCODE);
+        assert!(SetTurn::decode(&body).unwrap().has_turn);
+        assert_eq!(next().await.0, Drain::OPCODE);
     }
 
     /// Otherwise its requests fill the memory of the supervisor while a client keeps the lease.
