@@ -6,7 +6,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
     time::{Duration, Instant},
@@ -649,18 +649,7 @@ fn connection_ends_after_the_requests_that_run_meanwhile() {
     runtime.build().unwrap().block_on(async {
         let device = slow_device(is_slow);
         let leases = Leases::new(table(), key(), vec![device], limits(), Audit::default(), None);
-        let listen = (Ipv4Addr::LOCALHOST, 0).into();
-        let (config, _) = ServerTls::insecure().config_for(listen).unwrap();
-        let node =
-            transport::endpoint(listen, Some((config, transport::ResetKey::derive(&[0; 32]))))
-                .unwrap();
-        let (address, tls) = (node.local_addr().unwrap(), ClientTls::loopback());
-        let endpoint = transport::endpoint(listen, None).unwrap();
-        let (config, name) = (tls.config_for(address), tls.server_name_for("127.0.0.1"));
-        let connecting = endpoint.connect_with(config.unwrap(), address, &name.unwrap()).unwrap();
-        let accepted = async { node.accept().await.unwrap().await };
-        let (connection, accepted) = tokio::join!(connecting, accepted);
-        let (connection, accepted) = (connection.unwrap(), accepted.unwrap());
+        let (connection, accepted, _endpoints) = connected().await;
         let mut serving =
             tokio::spawn(connection::serve(leases.clone(), client("alice"), accepted));
         let (mut send, _receive) = connection.open_bi().await.unwrap();
@@ -682,6 +671,51 @@ fn connection_ends_after_the_requests_that_run_meanwhile() {
         });
     });
     drop(slow);
+}
+
+/// A connection of a client, and that of the node.
+async fn connected() -> (quinn::Connection, quinn::Connection, [quinn::Endpoint; 2]) {
+    let listen = (Ipv4Addr::LOCALHOST, 0).into();
+    let (config, _) = ServerTls::insecure().config_for(listen).unwrap();
+    let node =
+        transport::endpoint(listen, Some((config, transport::ResetKey::derive(&[0; 32])))).unwrap();
+    let (address, tls) = (node.local_addr().unwrap(), ClientTls::loopback());
+    let endpoint = transport::endpoint(listen, None).unwrap();
+    let (config, name) = (tls.config_for(address), tls.server_name_for("127.0.0.1"));
+    let connecting = endpoint.connect_with(config.unwrap(), address, &name.unwrap()).unwrap();
+    let accepted = async { node.accept().await.unwrap().await };
+    let (connection, accepted) = tokio::join!(connecting, accepted);
+    (connection.unwrap(), accepted.unwrap(), [node, endpoint])
+}
+
+/// Counts the lines of the log.
+struct Lines(Arc<AtomicUsize>);
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        if event.metadata().target().starts_with("cuda_node") {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Otherwise a client fills the log: it connects again and again, with many streams that break the protocol.
+#[tokio::test]
+async fn client_with_many_broken_streams_is_one_line_of_the_log() {
+    let lines = Arc::<AtomicUsize>::default();
+    let log = Dispatch::new(tracing_subscriber::registry().with(Lines(lines.clone())));
+    let _log = tracing::dispatcher::set_default(&log);
+    let leases = leases(table(), None);
+    let (connection, accepted, _endpoints) = connected().await;
+    for _ in 0..8 {
+        let (mut send, _receive) = connection.open_bi().await.unwrap();
+        send.write_all(&[0xff; 64]).await.unwrap();
+    }
+    while accepted.stats().frame_rx.stream < 8 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    connection::serve(leases, client("alice"), accepted).await;
+    assert_eq!(lines.load(Ordering::Relaxed), 1);
 }
 
 /// Otherwise a lease that was preempted goes on after a restart of the node.
