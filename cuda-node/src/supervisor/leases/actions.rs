@@ -40,7 +40,7 @@ impl Leases {
             Action::PauseSession { lease } => state.set_turn(lease, false),
             Action::AnnounceRevocation { lease, cause, notice } => {
                 state.announce(lease, &cause, notice);
-                self.keep_end(lease, &cause);
+                self.keep_end(lease);
             }
             Action::StopAdmission { lease, cause } => {
                 let (event, reason) = ("ending", Some(cause.to_string()));
@@ -52,7 +52,7 @@ impl Leases {
                     ..Decision::default()
                 });
                 state.announce(lease, &cause, Duration::ZERO);
-                self.keep_end(lease, &cause);
+                self.keep_end(lease);
                 if let Some(entry) = state.entries.get_mut(&lease) {
                     if let Some(session) = &entry.session {
                         session.stop_admission();
@@ -74,10 +74,10 @@ impl Leases {
         }
     }
 
-    /// Records that the end of a lease has begun or was announced: it does not go on after a restart. `free` does so
-    /// itself.
-    fn keep_end(self: &Arc<Self>, lease: LeaseId, cause: &Cause) {
-        if self.folder.is_some() && *cause != Cause::Freed {
+    /// Records that the end of a lease has begun or was announced: it does not go on after a restart. A request that ends
+    /// the lease waits for a record of its own, but its client may go before.
+    fn keep_end(self: &Arc<Self>, lease: LeaseId) {
+        if self.folder.is_some() {
             let leases = self.clone();
             // A failure is logged.
             tokio::spawn(async move { leases.write_end(lease).await });

@@ -531,6 +531,7 @@ impl Leases {
             let lease = Some(lease);
             self.audit.write(&Decision { event, tenant, lease, ..Decision::default() });
         }
+        let _place = client.account.record_place().await;
         self.write_end(id).await.map_err(|_| {
             let detail = format!(
                 "lease {lease} has ended, but the node failed to write that to its state folder: if the node restarts \
