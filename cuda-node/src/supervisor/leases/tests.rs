@@ -608,6 +608,51 @@ async fn renewal_whose_client_is_gone_costs_no_token() {
     authorized.unwrap();
 }
 
+/// The client closes its connection while its renewal waits for the disk, then repeats it. The lease has moved to another
+/// key, which the audit log has to state.
+#[tokio::test]
+async fn new_key_of_a_renewal_whose_client_has_gone_is_in_the_audit_log() {
+    let state = TempDir::new().unwrap();
+    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let path = state.path().join("audit");
+    let audit = Audit::append_to(&path).unwrap();
+    let leases = Leases::new(table(), key(), Vec::new(), limits(), audit, Some(folder));
+    let busy = leases.folder.clone().unwrap().lock_owned().await;
+    let alice = client("alice");
+    let lease = active(&leases, &alice);
+    leases.change(|state, _| state.entries.get_mut(&lease).unwrap().owner = Some(alice.key));
+    let claims = Claims { lease: lease.0, generation: 1, serial: 1, client: alice.key };
+    let token = key().issue(&claims);
+    let other = Client { key: client("other").key, ..alice };
+    let renewal = leases.renew(&other, lease.0, token.as_bytes(), 60);
+    let renewed = tokio::time::timeout(Duration::ZERO, renewal).await;
+    assert!(renewed.is_err(), "the renewal does not wait for the disk");
+    drop(busy);
+    leases.renew(&other, lease.0, token.as_bytes(), 60).await.unwrap();
+    leases.audit.written().await;
+    let audit = std::fs::read_to_string(&path).unwrap();
+    assert!(audit.contains(&format!("moved to the key {}", other.key)), "{audit}");
+}
+
+/// A client that repeats the request of another key of its tenant gets the lease.
+#[tokio::test]
+async fn new_key_of_a_repeated_request_is_in_the_audit_log() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("audit");
+    let audit = Audit::append_to(&path).unwrap();
+    let device = device(CpuProvider::default());
+    let leases = Leases::new(table(), key(), vec![device], limits(), audit, None);
+    let alice = client("alice");
+    let other = Client { key: client("other").key, ..alice.clone() };
+    for client in [&alice, &alice, &other] {
+        leases.allocate(client, request(), true).await.unwrap();
+    }
+    leases.audit.written().await;
+    let audit = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(audit.matches("moved to the key").count(), 1, "{audit}");
+    assert!(audit.contains(&format!("moved to the key {}", other.key)), "{audit}");
+}
+
 /// The audit log fails while a request waits: it is not granted then.
 #[tokio::test]
 async fn request_that_has_waited_is_not_granted_without_the_audit_log() {
