@@ -18,7 +18,8 @@ pub struct KeptLease {
     pub id: u64,
     /// The name of its slot.
     pub slot: String,
-    tenant: String,
+    /// Its tenant.
+    pub tenant: String,
     nonce: [u8; 16],
     /// Its quota, in bytes.
     pub quota: u64,

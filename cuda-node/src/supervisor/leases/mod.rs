@@ -272,16 +272,10 @@ impl Leases {
         if granted.is_ok() {
             self.metrics.record(started.elapsed(), |latencies| &mut latencies.admission);
         }
-        self.audit.write(&match &granted {
-            Ok(granted) => {
-                let (lease, device) = (Some(granted.lease), Some(&*granted.device.address));
-                Decision { event: "granted", tenant, lease, device, memory, ..Decision::default() }
-            }
-            Err((status, detail)) => {
-                let reason = Some(format!("{status}: {detail}"));
-                Decision { event: "refused", tenant, memory, reason, ..Decision::default() }
-            }
-        });
+        if let Err((status, detail)) = &granted {
+            let (event, reason) = ("refused", Some(format!("{status}: {detail}")));
+            self.audit.write(&Decision { event, tenant, memory, reason, ..Decision::default() });
+        }
         granted
     }
 
@@ -793,8 +787,9 @@ impl Leases {
     /// Writes the ends of all leases to the audit log, when the node stops. Blocks at most for `limit`.
     pub(super) fn log_ends(&self, limit: Duration) {
         for lease in self.state.lock().table.leases() {
+            let (event, tenant) = ("ended", Some(lease.tenant.as_str()));
             let (lease, reason) = (Some(lease.id.0), Some("the node stops".to_owned()));
-            self.audit.write(&Decision { event: "ended", lease, reason, ..Decision::default() });
+            self.audit.write(&Decision { event, tenant, lease, reason, ..Decision::default() });
         }
         self.audit.flush(limit);
     }

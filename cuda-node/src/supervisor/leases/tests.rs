@@ -653,6 +653,46 @@ async fn new_key_of_a_repeated_request_is_in_the_audit_log() {
     assert!(audit.contains(&format!("moved to the key {}", other.key)), "{audit}");
 }
 
+/// The client of a detached lease closes its connection while the grant waits for the disk. The lease keeps its place and
+/// its memory until it expires.
+#[tokio::test]
+async fn lease_whose_client_goes_before_the_answer_is_in_the_audit_log_with_its_tenant() {
+    let state = TempDir::new().unwrap();
+    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let path = state.path().join("audit");
+    let audit = Audit::append_to(&path).unwrap();
+    let device = device(CpuProvider::default());
+    let leases = Leases::new(table(), key(), vec![device], limits(), audit, Some(folder));
+    let busy = leases.folder.clone().unwrap().lock_owned().await;
+    let (alice, request) = (client("alice"), Allocate { detached: true, ..request() });
+    let mut allocate = Box::pin(leases.allocate(&alice, request, false));
+    let is_active = |state: &mut State, _| state.entries.values().any(|entry| entry.is_confirmed);
+    let started = Instant::now();
+    while !leases.change(is_active) {
+        assert!(started.elapsed() < LONG, "the lease does not start");
+        let early = tokio::time::timeout(Duration::from_millis(5), &mut allocate).await;
+        assert!(early.is_err(), "the grant does not wait for the disk");
+    }
+    drop((allocate, busy));
+    // The connection of the client.
+    leases.disconnected(alice.connection);
+    let goes_on = leases.change(|state, _| {
+        state.table.leases().all(|of| of.state == LeaseState::Active && of.is_connected)
+    });
+    assert!(goes_on && leases.count() == 1);
+    let events = async || {
+        leases.audit.written().await;
+        let audit = std::fs::read_to_string(&path).unwrap();
+        assert!(audit.lines().all(|line| line.contains("\"tenant\":\"alice\"")), "{audit}");
+        let events = audit.lines().map(|line| line.split('"').nth(5).unwrap().to_owned());
+        events.collect::<Vec<_>>()
+    };
+    assert_eq!(events().await, ["granted"]);
+    leases.change(|state, now| _ = state.table.free(now, LeaseId(2)));
+    tokio::time::timeout(LONG, ended(&leases)).await.expect("the lease does not end");
+    assert_eq!(events().await, ["granted", "ending", "ended"]);
+}
+
 /// The audit log fails while a request waits: it is not granted then.
 #[tokio::test]
 async fn request_that_has_waited_is_not_granted_without_the_audit_log() {
