@@ -145,6 +145,7 @@ impl LeaseTable {
             generation: kept.generation,
             overlap: Some(self.now.saturating_add(self.config.generation_overlap)),
             announced: None,
+            preempted_for: None,
             reconnect_by: Some(self.now.saturating_add(self.config.reconnect_window)),
         };
         self.leases.insert(id, lease);
