@@ -137,11 +137,16 @@ fn interrupted_submit_frees_its_lease() {
             options.devices = vec![worker::device()];
             options.audit = Some(folder.join("audit"));
         });
-        let endless = "submit --ptx K/faults.ptx --kernel run_forever --region-bytes 1024";
+        let endless =
+            "submit --ptx K/faults.ptx --kernel run_forever --region-bytes 1024 --lease-secs 600";
         let mut command = place.command(&format!("{endless} --node {}", place.address()));
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let log = || String::from_utf8(place.load("audit")).unwrap();
-        wait_until("the lease was granted", || log().contains("\"granted\""));
+        wait_until("the program has its lease", || {
+            let leases = place.run("top --json").done_with_json()["leases"].take();
+            // The time begins when the worker is ready.
+            leases[0]["expires_in_ms"].as_u64().is_some_and(|left| left < 599_900)
+        });
         let kill = Command::new("kill").args([signal, &child.id().to_string()]).status();
         assert!(kill.unwrap().success());
         Run::new(child.wait_with_output().unwrap()).failed(status, "was interrupted by");

@@ -199,6 +199,8 @@ pub(super) struct Lease {
     /// The previous generation is valid until this time.
     pub(super) overlap: Option<Duration>,
     pub(super) announced: Option<AnnouncedEnd>,
+    /// The request that preempts the lease. It may have been withdrawn.
+    pub(super) preempted_for: Option<LeaseRequest>,
     /// The time by which the client must be connected again.
     pub(super) reconnect_by: Option<Duration>,
 }

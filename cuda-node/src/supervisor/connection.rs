@@ -110,23 +110,25 @@ pub(super) async fn serve(
                 Ok(stream) => stream,
                 Err(_) => break,
             },
+            Some(ended) = streams.join_next() => match ended {
+                Ok(Err(end @ (End::Broken(_) | End::Stalled))) => {
+                    let (connection, end) = (&connection.connection, end.to_string());
+                    let peer = connection.remote_address();
+                    tracing::info!(end = logged(&end), %peer, "a client was disconnected");
+                    connection.close(transport::BROKEN, end.as_bytes());
+                    break;
+                }
+                _ => continue,
+            },
             _ = round_trips.tick() => {
                 measure();
                 connection.widen_if_possible(&leases, &client);
                 continue;
             }
         };
-        while streams.try_join_next().is_some() {}
         let (leases, client, connection) = (leases.clone(), client.clone(), connection.clone());
-        streams.spawn(async move {
-            let end = serve_stream(&leases, &client, &connection, send, receive).await;
-            if let Err(end @ (End::Broken(_) | End::Stalled)) = end {
-                let (connection, end) = (&connection.connection, end.to_string());
-                let peer = connection.remote_address();
-                tracing::info!(end = logged(&end), %peer, "a client was disconnected");
-                connection.close(transport::BROKEN, end.as_bytes());
-            }
-        });
+        streams
+            .spawn(async move { serve_stream(&leases, &client, &connection, send, receive).await });
     }
     // A connection of less than a second counts too.
     measure();

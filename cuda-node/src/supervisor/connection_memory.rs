@@ -1,4 +1,4 @@
-//! The memory of connections that have ended.
+//! The memory of connections: of open ones whose clients make it grow, and of those that have ended.
 
 use std::{
     sync::{Arc, Weak},
@@ -9,6 +9,13 @@ use cuda_lease::internals::transport;
 
 /// The time between two looks at the memory of a connection that has ended.
 const LOOK: Duration = Duration::from_millis(250);
+
+/// The time between two looks at the ids of an open connection. Until then the rate of packets limits their number: it
+/// remains below some thousands, each of which uses some hundreds of bytes.
+const LOOK_AT_IDS: Duration = Duration::from_millis(100);
+
+/// The ids of its connection that a client may retire. `quinn` retires one when the address of the client changes.
+const RETIRED_IDS: u64 = 256;
 
 /// The memory that `quinn` has for one connection. It keeps all buffers of a connection after the end, for three probe
 /// timeouts (RFC 9000, section 10.2). A client that acknowledges late makes them as long as 50 seconds. So an ended one
@@ -22,6 +29,24 @@ impl ConnectionMemory {
         let own = Self(Arc::downgrade(&settings));
         config.transport_config(settings);
         own
+    }
+
+    /// Closes a connection whose client retires too many ids. Returns when the connection has ended.
+    ///
+    /// `quinn` issues a new id for each one that a client retires, also for ids that it could not send yet. If the client
+    /// acknowledges nothing, the ids wait in memory, however many there are.
+    pub(super) async fn limit_ids(connection: quinn::Connection) {
+        while tokio::time::timeout(LOOK_AT_IDS, connection.closed()).await.is_err() {
+            let retired = connection.stats().frame_rx.retire_connection_id;
+            if retired > RETIRED_IDS {
+                let reason = format!(
+                    "the client has retired {retired} ids of its connection, the limit is {RETIRED_IDS}; connect again"
+                );
+                let peer = connection.remote_address();
+                tracing::info!(reason, %peer, "a client was disconnected");
+                return connection.close(transport::BROKEN, reason.as_bytes());
+            }
+        }
     }
 
     /// Waits until the memory is free. The caller has no handle of the connection.

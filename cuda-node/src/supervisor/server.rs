@@ -567,7 +567,10 @@ async fn accept(
                     let certificate_ends = identity.expires();
                     let client = Client { tenant, key, account, certificate_ends, connection };
                     let ended = end_of_certificate(&identity, verifier);
-                    serve(leases, &handshakes, client, (connected, memory), (ended, log)).await;
+                    // Also while it waits to be served or refused.
+                    let limited = ConnectionMemory::limit_ids(connected.clone());
+                    let (connection, ended) = ((connected, memory), (ended, log));
+                    tokio::join!(serve(leases, &handshakes, client, connection, ended), limited);
                 }
                 Err(error) => {
                     log(error);

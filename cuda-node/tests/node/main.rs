@@ -10,6 +10,7 @@ mod cycles;
 mod detached;
 mod ends;
 mod false_nodes;
+mod forged_frames;
 mod graphs;
 mod harness;
 mod hostile;

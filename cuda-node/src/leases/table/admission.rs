@@ -1,6 +1,6 @@
 //! Admission of requests: repetition, limits, quotas, the choice of the slot, reservations and preemption.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use cuda_lease::wire::{Exclusivity, Status};
 
@@ -39,7 +39,7 @@ impl LeaseTable {
     /// - `BadRequest`: a field is outside the limits of the node, or the nonce belongs to a different request.
     /// - `NotFound`: there is no slot of this name.
     /// - `QuotaExceeded`: a quota of the tenant is used up. Waiting requests count, leases whose worker is being killed
-    ///   do not.
+    ///   do not. A request that preempts leases counts until they have ended, also if it is withdrawn.
     /// - `TooLarge`: the request exceeds a quota on its own, or no slot can ever hold the lease.
     /// - `CapacityExceeded`: there is no free capacity and the request does not wait, or the queue is full.
     /// - `Fenced`: every slot that could hold the lease is fenced.
@@ -57,7 +57,8 @@ impl LeaseTable {
         answer
     }
 
-    /// Withdraws a queued request. Returns whether it was in the queue. A request that was admitted meanwhile has a
+    /// Withdraws a queued request. Returns whether it was in the queue. Leases that it preempts end all the same: their
+    /// clients have been told. A request that was admitted meanwhile has a
     /// lease; free it.
     pub fn cancel(&mut self, now: Duration, request: RequestId) -> bool {
         self.advance(now);
@@ -69,6 +70,12 @@ impl LeaseTable {
         true
     }
 
+    /// The requests that preempt leases, once for each lease. Also those that were withdrawn: they count for the quota of
+    /// their tenant, which could otherwise end the leases of all others at a time.
+    fn preempting(&self) -> impl Iterator<Item = &LeaseRequest> {
+        self.leases.values().filter_map(|lease| lease.preempted_for.as_ref())
+    }
+
     /// The answer to a request whose nonce was used before.
     fn earlier_answer(&self, request: &LeaseRequest) -> Option<Result<Placement, Refusal>> {
         let (tenant, nonce) = (&request.tenant, &request.nonce);
@@ -78,6 +85,9 @@ impl LeaseTable {
                 "the nonce belongs to an earlier request with other terms; use a new nonce";
             Some(Err(Refusal::new(Status::BadRequest, message)))
         };
+        if self.preempting().any(|other| is_same(other) && !request.has_terms_of(other)) {
+            return mismatch();
+        }
         if let Some((ahead, waiter)) = self.queue.of_nonce(tenant, nonce) {
             if !request.has_terms_of(&waiter.request) {
                 return mismatch();
@@ -169,16 +179,18 @@ impl LeaseTable {
         }
         let leases = self.leases.values().filter(|lease| lease.state() != LeaseState::Killing);
         let waiting = self.queue.iter().map(|waiter| &waiter.request);
-        let present = leases.map(|lease| &lease.request).chain(waiting);
-        let (count, used) = present
-            .filter(|other| other.tenant == *tenant)
-            .fold((0u32, 0u64), |(count, used), other| {
-                (count.saturating_add(1), used.saturating_add(other.min_vram))
-            });
-        if count >= quota.max_leases {
+        let present = leases.map(|lease| &lease.request).chain(waiting).chain(self.preempting());
+        // A request that preempts may wait, have its lease, or be withdrawn. A repeated one is the same request.
+        let present: BTreeMap<_, _> = present
+            .filter(|other| other.tenant == *tenant && other.nonce != request.nonce)
+            .map(|other| (other.nonce, other.min_vram))
+            .collect();
+        let (count, used) = (present.len(), present.into_values().fold(0, u64::saturating_add));
+        if count >= usize::try_from(quota.max_leases).unwrap_or(usize::MAX) {
             let limit = quota.max_leases;
             let detail = format!(
-                "there are {count} leases and queued requests, the limit is {limit}; free a lease or withdraw a request"
+                "there are {count} leases and queued requests, the limit is {limit}; free a lease or withdraw a request \
+                 (one that preempts leases counts until these have ended)"
             );
             return exceeded(false, detail);
         }
@@ -381,19 +393,26 @@ impl LeaseTable {
                 continue;
             }
             if let Some((slot, victims)) = self.slot_to_reserve(waiter, &reserved) {
-                let priority = waiter.request.priority;
                 reserved.push(slot);
-                if victims.is_none() {
-                    by_tenants.push((waiter.request.tenant.clone(), slot));
-                }
-                for lease in victims.unwrap_or_default() {
-                    let cause = Cause::Preempted { priority };
-                    self.announce_end(lease, cause, self.config.preempt_notice);
+                match victims {
+                    None => by_tenants.push((waiter.request.tenant.clone(), slot)),
+                    Some(victims) => {
+                        let request = waiter.request.clone();
+                        victims.into_iter().for_each(|lease| self.preempt(lease, &request));
+                    }
                 }
             }
             index += 1;
         }
         self.reservations.replace(self.now, by_tenants);
+    }
+
+    fn preempt(&mut self, lease: LeaseId, request: &LeaseRequest) {
+        if let Some(of) = self.leases.get_mut(&lease) {
+            of.preempted_for = Some(request.clone());
+        }
+        let cause = Cause::Preempted { priority: request.priority };
+        self.announce_end(lease, cause, self.config.preempt_notice);
     }
 
     /// The slots that the waiting requests before a new one reserve, and the ends of the reservations.
@@ -431,6 +450,7 @@ impl LeaseTable {
             generation: 1,
             overlap: None,
             announced: None,
+            preempted_for: None,
             reconnect_by: None,
         };
         self.leases.insert(lease, granted);

@@ -18,7 +18,8 @@ pub struct KeptLease {
     pub id: u64,
     /// The name of its slot.
     pub slot: String,
-    tenant: String,
+    /// Its tenant.
+    pub tenant: String,
     nonce: [u8; 16],
     /// Its quota, in bytes.
     pub quota: u64,
@@ -144,6 +145,7 @@ impl LeaseTable {
             generation: kept.generation,
             overlap: Some(self.now.saturating_add(self.config.generation_overlap)),
             announced: None,
+            preempted_for: None,
             reconnect_by: Some(self.now.saturating_add(self.config.reconnect_window)),
         };
         self.leases.insert(id, lease);

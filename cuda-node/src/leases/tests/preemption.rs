@@ -138,3 +138,54 @@ fn a_request_that_cannot_succeed_preempts_nothing() {
     assert_eq!(node.refused(0, request).status, Status::CapacityExceeded);
     assert_eq!(node.actions(0), []);
 }
+
+/// Its client connects again.
+#[test]
+fn withdrawn_request_is_repeated_while_the_leases_that_it_preempts_end() {
+    let mut node = Node::with(2, TableConfig { preempt: true, ..TableConfig::default() });
+    let quotas = "[tenants.bob]\nmax_leases = 1\nmax_priority = 1\n";
+    node.table.set_quotas(Quotas::parse(quotas).unwrap());
+    let others = [node.active(0, 900), node.active(0, 900)];
+    let tenant = Tenant::new("bob").unwrap();
+    let request = LeaseRequest { tenant, ..waiting(&mut node, 900, 1) };
+    let first = node.queued(0, request.clone());
+    assert_eq!(announced(&node.actions(0)).len(), 1);
+    assert!(node.table.cancel(at(1), first));
+    let other = LeaseRequest { slot: Some("cuda:1".into()), ..request.clone() };
+    assert_eq!(node.refused(1, other.clone()).status, Status::BadRequest);
+    let other = LeaseRequest { nonce: [99; 16], ..other };
+    assert_eq!(node.refused(1, other.clone()).status, Status::QuotaExceeded);
+    let again = node.queued(1, request);
+    node.actions(10);
+    node.actions(15);
+    let preempted = others.into_iter().find(|of| node.state(*of) == Some(LeaseState::Killing));
+    assert!(node.table.worker_gone(at(15), preempted.unwrap(), true));
+    let lease = admitted(&node.actions(15), again).expect("it has the place");
+    node.end(16, lease);
+    // The lease that it has preempted is gone.
+    node.queued(16, other);
+}
+
+/// Otherwise a tenant whose quota is one lease ends the leases of all others, and takes none of their places.
+#[test]
+fn tenant_that_withdraws_its_requests_preempts_no_more_than_its_quota() {
+    let mut node = Node::with(3, TableConfig { preempt: true, ..TableConfig::default() });
+    let quotas = "[tenants.bob]\nmax_leases = 1\nmax_priority = 1\n";
+    node.table.set_quotas(Quotas::parse(quotas).unwrap());
+    let others: Vec<_> = (0..3).map(|_| node.active(0, 900)).collect();
+    for slot in 0..3 {
+        let tenant = Tenant::new("bob").unwrap();
+        let slot = Some(format!("cuda:{slot}"));
+        let request = LeaseRequest { tenant, slot, ..waiting(&mut node, 900, 1) };
+        // It may be refused, as long as the places that it has asked for before become free.
+        if let Ok(Placement::Queued { request, .. }) = node.table.request(at(0), request) {
+            node.actions(0);
+            node.table.cancel(at(0), request);
+        }
+    }
+    node.actions(0);
+    node.actions(10);
+    let ends = others.iter().filter(|lease| node.state(**lease) != Some(LeaseState::Active));
+    let ends = ends.count();
+    assert!(ends <= 1, "a tenant with a quota of 1 lease has ended {ends} leases and has none");
+}

@@ -11,6 +11,7 @@ use super::{Entry, Leases, State, millis, refusal, unknown};
 use crate::{
     leases::{Action, Cause, LeaseId, SlotId},
     metrics::Meter,
+    quotas::Tenant,
     supervisor::{
         audit::Entry as Decision,
         workers::{NotStarted, WorkerHandle},
@@ -40,19 +41,19 @@ impl Leases {
             Action::PauseSession { lease } => state.set_turn(lease, false),
             Action::AnnounceRevocation { lease, cause, notice } => {
                 state.announce(lease, &cause, notice);
-                self.keep_end(lease, &cause);
+                self.keep_end(lease);
             }
             Action::StopAdmission { lease, cause } => {
-                let (event, reason) = ("ending", Some(cause.to_string()));
-                let lease_id = Some(lease.0);
+                let view = state.table.lease(lease);
                 self.audit.write(&Decision {
-                    event,
-                    lease: lease_id,
-                    reason,
+                    event: "ending",
+                    tenant: view.as_ref().map(|view| view.tenant.as_str()),
+                    lease: Some(lease.0),
+                    reason: Some(cause.to_string()),
                     ..Decision::default()
                 });
                 state.announce(lease, &cause, Duration::ZERO);
-                self.keep_end(lease, &cause);
+                self.keep_end(lease);
                 if let Some(entry) = state.entries.get_mut(&lease) {
                     if let Some(session) = &entry.session {
                         session.stop_admission();
@@ -74,10 +75,10 @@ impl Leases {
         }
     }
 
-    /// Records that the end of a lease has begun or was announced: it does not go on after a restart. `free` does so
-    /// itself.
-    fn keep_end(self: &Arc<Self>, lease: LeaseId, cause: &Cause) {
-        if self.folder.is_some() && *cause != Cause::Freed {
+    /// Records that the end of a lease has begun or was announced: it does not go on after a restart. A request that ends
+    /// the lease waits for a record of its own, but its client may go before.
+    fn keep_end(self: &Arc<Self>, lease: LeaseId) {
+        if self.folder.is_some() {
             let leases = self.clone();
             // A failure is logged.
             tokio::spawn(async move { leases.write_end(lease).await });
@@ -89,6 +90,15 @@ impl Leases {
         let Some(view) = state.table.lease(lease) else { return };
         let (is_session_exclusive, tenant) =
             (view.class == Exclusivity::Session, view.tenant.clone());
+        // Before the client gets the lease: it may go before, and come back.
+        self.audit.write(&Decision {
+            event: "granted",
+            tenant: Some(tenant.as_str()),
+            lease: Some(lease.0),
+            device: self.slots.get(slot.0).map(|slot| &*slot.info.address),
+            memory: Some(quota),
+            ..Decision::default()
+        });
         let workers = self.slots.get(slot.0).map(|slot| slot.workers.clone());
         let (starting, cancelled) = oneshot::channel::<()>();
         let entry = Entry {
@@ -130,7 +140,7 @@ impl Leases {
                 if let Some(worker) = worker {
                     memory_is_back = worker.kill(leases.report_ending(lease)).await;
                 }
-                leases.ended_lease(lease, memory_is_back).await;
+                leases.ended_lease(lease, Some(&tenant), memory_is_back).await;
             }
         });
     }
@@ -138,6 +148,7 @@ impl Leases {
     /// Kills the worker of a lease, and reports when it has exited.
     fn kill(self: &Arc<Self>, state: &mut State, lease: LeaseId) {
         let Some(mut entry) = state.entries.remove(&lease) else { return };
+        let tenant = state.table.lease(lease).map(|view| view.tenant.clone());
         let address = self.address(entry.slot);
         let refused = entry.cause.as_ref().map_or_else(unknown, |of| refusal(of.refusal(lease)));
         entry.ready.send_replace(Some(Err(refused)));
@@ -161,7 +172,7 @@ impl Leases {
             if let Some(session) = session {
                 session.worker_gone();
             }
-            leases.ended_lease(lease, memory_is_back).await;
+            leases.ended_lease(lease, tenant.as_ref(), memory_is_back).await;
         });
     }
 
@@ -172,9 +183,14 @@ impl Leases {
     }
 
     /// Records that the worker of a lease has exited.
-    async fn ended_lease(self: &Arc<Self>, lease: LeaseId, memory_is_back: bool) {
-        let ended = Decision { event: "ended", lease: Some(lease.0), ..Decision::default() };
-        self.audit.write(&ended);
+    async fn ended_lease(
+        self: &Arc<Self>,
+        lease: LeaseId,
+        tenant: Option<&Tenant>,
+        memory_is_back: bool,
+    ) {
+        let (event, tenant) = ("ended", tenant.map(Tenant::as_str));
+        self.audit.write(&Decision { event, tenant, lease: Some(lease.0), ..Decision::default() });
         // Before the disk, which may be slow: the table fences a device whose worker does not end in time.
         self.change(|state, now| state.table.worker_gone(now, lease, memory_is_back));
         self.forget(lease).await;

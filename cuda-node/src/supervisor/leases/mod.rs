@@ -272,16 +272,10 @@ impl Leases {
         if granted.is_ok() {
             self.metrics.record(started.elapsed(), |latencies| &mut latencies.admission);
         }
-        self.audit.write(&match &granted {
-            Ok(granted) => {
-                let (lease, device) = (Some(granted.lease), Some(&*granted.device.address));
-                Decision { event: "granted", tenant, lease, device, memory, ..Decision::default() }
-            }
-            Err((status, detail)) => {
-                let reason = Some(format!("{status}: {detail}"));
-                Decision { event: "refused", tenant, memory, reason, ..Decision::default() }
-            }
-        });
+        if let Err((status, detail)) = &granted {
+            let (event, reason) = ("refused", Some(format!("{status}: {detail}")));
+            self.audit.write(&Decision { event, tenant, memory, reason, ..Decision::default() });
+        }
         granted
     }
 
@@ -346,7 +340,10 @@ impl Leases {
             // The lease may have ended meanwhile, with a cause.
             state.table.reconnected(now, lease).map_err(refusal)?;
             let entry = state.entries.get_mut(&lease).ok_or_else(unknown)?;
-            entry.owner = Some(client.key);
+            let owner = entry.owner.replace(client.key);
+            if owner.is_some_and(|owner| owner != client.key) {
+                self.log_renewal(client, lease, true);
+            }
             entry.is_detached = is_detached;
             entry.traced = Some(traced);
             let ready = entry.ready.subscribe();
@@ -460,7 +457,7 @@ impl Leases {
     ) -> Result<Renewed, Refusal> {
         let generation = self.verify_for_renewal(client, lease, token)?;
         let id = LeaseId(lease);
-        let (renewed, has_moved, is_renewed) = self.change(|state, now| {
+        let (renewed, is_renewed) = self.change(|state, now| {
             let (renewed, is_renewed) = match state.table.renew(now, id, generation, secs) {
                 Ok(renewed) => (renewed, true),
                 // A lease that cannot be renewed is of use until its end, also with another key.
@@ -471,21 +468,26 @@ impl Leases {
             state.confirmed(now, id)?;
             let entry = state.entries.get_mut(&id).ok_or_else(unknown)?;
             let has_moved = entry.owner.replace(client.key) != Some(client.key);
-            Ok((renewed, has_moved, is_renewed))
+            self.log_renewal(client, id, has_moved);
+            Ok((renewed, is_renewed))
         })?;
         let unanswered = is_renewed.then(|| UnansweredRenewal { leases: self, lease: id });
         self.write_lease(client, id).await?;
         // The client gets the new token.
         std::mem::forget(unanswered);
-        let renewed = self.change(|state, _| {
+        Ok(self.change(|state, _| {
             let generation = renewed.generation as u32;
             let token = self.token(state, client, id, generation);
             Renewed { token, generation, expires_in_ms: millis(renewed.remaining) }
-        });
-        let (tenant, event, lease) = (Some(client.tenant.as_str()), "renewed", Some(lease));
+        }))
+    }
+
+    /// Writes to the audit log that a lease was renewed, or has another owner. Call it in the step that changes the lease:
+    /// the client may go before the next one.
+    fn log_renewal(&self, client: &Client, lease: LeaseId, has_moved: bool) {
+        let (tenant, event, lease) = (Some(client.tenant.as_str()), "renewed", Some(lease.0));
         let reason = has_moved.then(|| format!("moved to the key {}", client.key));
         self.audit.write(&Decision { event, tenant, lease, reason, ..Decision::default() });
-        Ok(renewed)
     }
 
     /// Confirms the grant of a lease.
@@ -531,6 +533,7 @@ impl Leases {
             let lease = Some(lease);
             self.audit.write(&Decision { event, tenant, lease, ..Decision::default() });
         }
+        let _place = client.account.record_place().await;
         self.write_end(id).await.map_err(|_| {
             let detail = format!(
                 "lease {lease} has ended, but the node failed to write that to its state folder: if the node restarts \
@@ -784,8 +787,9 @@ impl Leases {
     /// Writes the ends of all leases to the audit log, when the node stops. Blocks at most for `limit`.
     pub(super) fn log_ends(&self, limit: Duration) {
         for lease in self.state.lock().table.leases() {
+            let (event, tenant) = ("ended", Some(lease.tenant.as_str()));
             let (lease, reason) = (Some(lease.id.0), Some("the node stops".to_owned()));
-            self.audit.write(&Decision { event: "ended", lease, reason, ..Decision::default() });
+            self.audit.write(&Decision { event, tenant, lease, reason, ..Decision::default() });
         }
         self.audit.flush(limit);
     }

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::{Client, Entry, Leases, State};
 use crate::{
-    leases::{LeaseId, SlotId},
+    leases::{KeptLease, LeaseId, SlotId},
     metrics::Meter,
     process::{self, WorkerRecord},
     supervisor::{
@@ -217,7 +217,7 @@ impl Leases {
         self.change(|state, _| state.table.skip_ids(first_id));
         for (record, process) in ended {
             let worker = self.take_over(&record, process).await;
-            self.end_left(LeaseId(record.lease.id), &record.lease.slot, worker).await;
+            self.end_left(record.lease, worker).await;
         }
         for (record, process) in leases {
             let worker = self.take_over(&record, process).await;
@@ -269,12 +269,8 @@ impl Leases {
 
     /// Ends a lease that the table does not have. A device whose worker does not end, because the driver holds it, or
     /// whose memory is not free, is fenced: the node starts without it.
-    async fn end_left(
-        self: &Arc<Self>,
-        lease: LeaseId,
-        device: &str,
-        worker: Option<WorkerHandle>,
-    ) {
+    async fn end_left(self: &Arc<Self>, left: KeptLease, worker: Option<WorkerHandle>) {
+        let KeptLease { id: lease, slot: device, tenant, .. } = left;
         let leases = self.clone();
         let (sender, mut end) = oneshot::channel();
         let (ending, mut is_ending) = mpsc::channel(1);
@@ -283,11 +279,12 @@ impl Leases {
                 Some(worker) => worker.kill(|| _ = ending.try_send(())).await,
                 None => true,
             };
-            let ended = Decision { event: "ended", lease: Some(lease.0), ..Decision::default() };
+            let (event, tenant) = ("ended", Some(&*tenant));
+            let ended = Decision { event, tenant, lease: Some(lease), ..Decision::default() };
             leases.audit.write(&ended);
             _ = sender.send(memory_is_back);
             // The disk may be slow, which is no reason to fence the device.
-            leases.forget(lease).await;
+            leases.forget(LeaseId(lease)).await;
         });
         let is_fenced = self.change(|state, _| {
             state.table.slots().any(|slot| slot.is_fenced && slot.name == device)
@@ -303,12 +300,8 @@ impl Leases {
             }
         };
         if !has_ended {
-            tracing::error!(
-                lease = lease.0,
-                device,
-                "the worker of a lease of an earlier node does not end"
-            );
-            self.fence(device);
+            tracing::error!(lease, device, "the worker of a lease of an earlier node does not end");
+            self.fence(&device);
         }
     }
 
@@ -399,7 +392,7 @@ impl Leases {
                 device = record.lease.slot,
                 "a lease of an earlier node has no place on this one, and ends"
             );
-            self.end_left(lease, &record.lease.slot, worker).await;
+            self.end_left(record.lease, worker).await;
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
     time::{Duration, Instant},
@@ -405,6 +405,17 @@ async fn lease_that_ends_while_its_worker_starts_keeps_its_place_until_the_worke
     tokio::time::timeout(LONG, ended).await.expect("the lease does not end");
 }
 
+/// A lease whose worker starts, and a token of it.
+fn starting(leases: &Arc<Leases>, client: &Client) -> (LeaseId, Token) {
+    let lease = leases.change(|state, now| {
+        let request = LeaseRequest::new(client.tenant.clone(), [1; 16], 1 << 20);
+        let Ok(Placement::Leased(lease)) = state.table.request(now, request) else { panic!() };
+        lease
+    });
+    let claims = Claims { lease: lease.0, generation: 1, serial: 1, client: client.key };
+    (lease, key().issue(&claims))
+}
+
 /// A client whose connection is lost repeats the request while the worker ends.
 #[tokio::test]
 async fn repeated_end_of_a_lease_is_logged_once() {
@@ -415,13 +426,7 @@ async fn repeated_end_of_a_lease_is_logged_once() {
     let device = slow_device(is_slow);
     let leases = Leases::new(table(), key(), vec![device], limits(), audit, None);
     let alice = client("alice");
-    let lease = leases.change(|state, now| {
-        let request = LeaseRequest::new(alice.tenant.clone(), [1; 16], 1 << 20);
-        let Ok(Placement::Leased(lease)) = state.table.request(now, request) else { panic!() };
-        lease
-    });
-    let claims = Claims { lease: lease.0, generation: 1, serial: 1, client: alice.key };
-    let token = key().issue(&claims);
+    let (lease, token) = starting(&leases, &alice);
     for _ in 0..2 {
         leases.free(&alice, lease.0, token.as_bytes()).await.unwrap();
     }
@@ -501,6 +506,72 @@ async fn records_of_a_tenant_wait_for_each_other() {
     assert_eq!(before, 20);
 }
 
+/// A tenant that ends a lease again and again while its worker ends delays another one by no more than two of the records.
+#[tokio::test]
+async fn ends_of_a_tenant_wait_for_each_other() {
+    let state = TempDir::new().unwrap();
+    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let (slow, is_slow) = mpsc::channel();
+    let device = slow_device(is_slow);
+    let leases =
+        Leases::new(table(), key(), vec![device], limits(), Audit::default(), Some(folder));
+    let (alice, bob) = (client("alice"), client("bob"));
+    let (lease, token) = starting(&leases, &alice);
+    leases.change(|state, now| state.table.free(now, lease)).unwrap();
+    // The disk is busy meanwhile.
+    let busy = leases.folder.clone().unwrap().lock_owned().await;
+    let (sender, mut done) = tokio::sync::mpsc::unbounded_channel();
+    for _ in 0..20 {
+        let (leases, alice, sender) = (leases.clone(), alice.clone(), sender.clone());
+        let token = token.clone();
+        tokio::spawn(async move {
+            leases.free(&alice, lease.0, token.as_bytes()).await.unwrap();
+            _ = sender.send(alice.tenant);
+        });
+        tokio::task::yield_now().await;
+    }
+    let (own, sender_of_bob, of_bob) = (leases.clone(), sender.clone(), bob.clone());
+    tokio::spawn(async move {
+        own.write_lease(&of_bob, LeaseId(1000)).await.unwrap();
+        _ = sender_of_bob.send(of_bob.tenant);
+    });
+    tokio::task::yield_now().await;
+    drop((busy, sender));
+    let mut before = 0;
+    while done.recv().await.unwrap() != bob.tenant {
+        before += 1;
+    }
+    drop(slow);
+    // One waits for the disk, and another one may have ended at the same time.
+    assert!(before <= 2, "the record of another tenant is written behind {before} ends");
+}
+
+/// The client closes its connection while the end waits for the disk. The lease would go on after a restart of the node.
+#[tokio::test]
+async fn end_of_a_lease_whose_client_has_gone_is_written() {
+    let state = TempDir::new().unwrap();
+    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    // The worker does not end.
+    let (slow, is_slow) = mpsc::channel();
+    let device = slow_device(is_slow);
+    let leases =
+        Leases::new(table(), key(), vec![device], limits(), Audit::default(), Some(folder));
+    let busy = leases.folder.clone().unwrap().lock_owned().await;
+    let alice = client("alice");
+    let (lease, token) = starting(&leases, &alice);
+    std::fs::write(state.path().join(format!("state/leases/{lease}")), "").unwrap();
+    let free = leases.free(&alice, lease.0, token.as_bytes());
+    let freed = tokio::time::timeout(Duration::ZERO, free).await;
+    assert!(freed.is_err(), "the end does not wait for the disk");
+    drop(busy);
+    let started = Instant::now();
+    while names(&state.path().join("state/ended")).is_empty() {
+        assert!(started.elapsed() < LONG, "the end is not written");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    drop(slow);
+}
+
 /// The memory of a lease is free when its worker has ended, also if the disk is slow. Otherwise the device is fenced.
 #[tokio::test]
 async fn slow_disk_does_not_delay_the_end_of_a_lease() {
@@ -540,6 +611,91 @@ async fn renewal_whose_client_is_gone_costs_no_token() {
     assert!(renewed.is_err(), "the renewal does not wait for the disk");
     let authorized = leases.change(|state, now| state.table.authorize(now, lease, 1));
     authorized.unwrap();
+}
+
+/// The client closes its connection while its renewal waits for the disk, then repeats it. The lease has moved to another
+/// key, which the audit log has to state.
+#[tokio::test]
+async fn new_key_of_a_renewal_whose_client_has_gone_is_in_the_audit_log() {
+    let state = TempDir::new().unwrap();
+    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let path = state.path().join("audit");
+    let audit = Audit::append_to(&path).unwrap();
+    let leases = Leases::new(table(), key(), Vec::new(), limits(), audit, Some(folder));
+    let busy = leases.folder.clone().unwrap().lock_owned().await;
+    let alice = client("alice");
+    let lease = active(&leases, &alice);
+    leases.change(|state, _| state.entries.get_mut(&lease).unwrap().owner = Some(alice.key));
+    let claims = Claims { lease: lease.0, generation: 1, serial: 1, client: alice.key };
+    let token = key().issue(&claims);
+    let other = Client { key: client("other").key, ..alice };
+    let renewal = leases.renew(&other, lease.0, token.as_bytes(), 60);
+    let renewed = tokio::time::timeout(Duration::ZERO, renewal).await;
+    assert!(renewed.is_err(), "the renewal does not wait for the disk");
+    drop(busy);
+    leases.renew(&other, lease.0, token.as_bytes(), 60).await.unwrap();
+    leases.audit.written().await;
+    let audit = std::fs::read_to_string(&path).unwrap();
+    assert!(audit.contains(&format!("moved to the key {}", other.key)), "{audit}");
+}
+
+/// A client that repeats the request of another key of its tenant gets the lease.
+#[tokio::test]
+async fn new_key_of_a_repeated_request_is_in_the_audit_log() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("audit");
+    let audit = Audit::append_to(&path).unwrap();
+    let device = device(CpuProvider::default());
+    let leases = Leases::new(table(), key(), vec![device], limits(), audit, None);
+    let alice = client("alice");
+    let other = Client { key: client("other").key, ..alice.clone() };
+    for client in [&alice, &alice, &other] {
+        leases.allocate(client, request(), true).await.unwrap();
+    }
+    leases.audit.written().await;
+    let audit = std::fs::read_to_string(&path).unwrap();
+    assert_eq!(audit.matches("moved to the key").count(), 1, "{audit}");
+    assert!(audit.contains(&format!("moved to the key {}", other.key)), "{audit}");
+}
+
+/// The client of a detached lease closes its connection while the grant waits for the disk. The lease keeps its place and
+/// its memory until it expires.
+#[tokio::test]
+async fn lease_whose_client_goes_before_the_answer_is_in_the_audit_log_with_its_tenant() {
+    let state = TempDir::new().unwrap();
+    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let path = state.path().join("audit");
+    let audit = Audit::append_to(&path).unwrap();
+    let device = device(CpuProvider::default());
+    let leases = Leases::new(table(), key(), vec![device], limits(), audit, Some(folder));
+    let busy = leases.folder.clone().unwrap().lock_owned().await;
+    let (alice, request) = (client("alice"), Allocate { detached: true, ..request() });
+    let mut allocate = Box::pin(leases.allocate(&alice, request, false));
+    let is_active = |state: &mut State, _| state.entries.values().any(|entry| entry.is_confirmed);
+    let started = Instant::now();
+    while !leases.change(is_active) {
+        assert!(started.elapsed() < LONG, "the lease does not start");
+        let early = tokio::time::timeout(Duration::from_millis(5), &mut allocate).await;
+        assert!(early.is_err(), "the grant does not wait for the disk");
+    }
+    drop((allocate, busy));
+    // The connection of the client.
+    leases.disconnected(alice.connection);
+    let goes_on = leases.change(|state, _| {
+        state.table.leases().all(|of| of.state == LeaseState::Active && of.is_connected)
+    });
+    assert!(goes_on && leases.count() == 1);
+    let events = async || {
+        leases.audit.written().await;
+        let audit = std::fs::read_to_string(&path).unwrap();
+        assert!(audit.lines().all(|line| line.contains("\"tenant\":\"alice\"")), "{audit}");
+        let events = audit.lines().map(|line| line.split('"').nth(5).unwrap().to_owned());
+        events.collect::<Vec<_>>()
+    };
+    assert_eq!(events().await, ["granted"]);
+    leases.change(|state, now| _ = state.table.free(now, LeaseId(2)));
+    tokio::time::timeout(LONG, ended(&leases)).await.expect("the lease does not end");
+    assert_eq!(events().await, ["granted", "ending", "ended"]);
 }
 
 /// The audit log fails while a request waits: it is not granted then.
@@ -654,18 +810,7 @@ fn connection_ends_after_the_requests_that_run_meanwhile() {
     runtime.build().unwrap().block_on(async {
         let device = slow_device(is_slow);
         let leases = Leases::new(table(), key(), vec![device], limits(), Audit::default(), None);
-        let listen = (Ipv4Addr::LOCALHOST, 0).into();
-        let (config, _) = ServerTls::insecure().config_for(listen).unwrap();
-        let node =
-            transport::endpoint(listen, Some((config, transport::ResetKey::derive(&[0; 32]))))
-                .unwrap();
-        let (address, tls) = (node.local_addr().unwrap(), ClientTls::loopback());
-        let endpoint = transport::endpoint(listen, None).unwrap();
-        let (config, name) = (tls.config_for(address), tls.server_name_for("127.0.0.1"));
-        let connecting = endpoint.connect_with(config.unwrap(), address, &name.unwrap()).unwrap();
-        let accepted = async { node.accept().await.unwrap().await };
-        let (connection, accepted) = tokio::join!(connecting, accepted);
-        let (connection, accepted) = (connection.unwrap(), accepted.unwrap());
+        let (connection, accepted, _endpoints) = connected().await;
         let mut serving =
             tokio::spawn(connection::serve(leases.clone(), client("alice"), accepted));
         let (mut send, _receive) = connection.open_bi().await.unwrap();
@@ -687,6 +832,51 @@ fn connection_ends_after_the_requests_that_run_meanwhile() {
         });
     });
     drop(slow);
+}
+
+/// A connection of a client, and that of the node.
+async fn connected() -> (quinn::Connection, quinn::Connection, [quinn::Endpoint; 2]) {
+    let listen = (Ipv4Addr::LOCALHOST, 0).into();
+    let (config, _) = ServerTls::insecure().config_for(listen).unwrap();
+    let node =
+        transport::endpoint(listen, Some((config, transport::ResetKey::derive(&[0; 32])))).unwrap();
+    let (address, tls) = (node.local_addr().unwrap(), ClientTls::loopback());
+    let endpoint = transport::endpoint(listen, None).unwrap();
+    let (config, name) = (tls.config_for(address), tls.server_name_for("127.0.0.1"));
+    let connecting = endpoint.connect_with(config.unwrap(), address, &name.unwrap()).unwrap();
+    let accepted = async { node.accept().await.unwrap().await };
+    let (connection, accepted) = tokio::join!(connecting, accepted);
+    (connection.unwrap(), accepted.unwrap(), [node, endpoint])
+}
+
+/// Counts the lines of the log.
+struct Lines(Arc<AtomicUsize>);
+
+impl<S: Subscriber> Layer<S> for Lines {
+    fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
+        if event.metadata().target().starts_with("cuda_node") {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Otherwise a client fills the log: it connects again and again, with many streams that break the protocol.
+#[tokio::test]
+async fn client_with_many_broken_streams_is_one_line_of_the_log() {
+    let lines = Arc::<AtomicUsize>::default();
+    let log = Dispatch::new(tracing_subscriber::registry().with(Lines(lines.clone())));
+    let _log = tracing::dispatcher::set_default(&log);
+    let leases = leases(table(), None);
+    let (connection, accepted, _endpoints) = connected().await;
+    for _ in 0..8 {
+        let (mut send, _receive) = connection.open_bi().await.unwrap();
+        send.write_all(&[0xff; 64]).await.unwrap();
+    }
+    while accepted.stats().frame_rx.stream < 8 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    connection::serve(leases, client("alice"), accepted).await;
+    assert_eq!(lines.load(Ordering::Relaxed), 1);
 }
 
 /// Otherwise a lease that was preempted goes on after a restart of the node.
