@@ -423,6 +423,7 @@ impl ConnectionThread {
         let started = Instant::now();
         let mut is_resumed = false;
         loop {
+            let generation = self.grant.generation();
             let end = match self.serve(&connection, &mut stream, is_resumed, started).await {
                 Ok(()) => return self.free(&connection, &mut stream).await,
                 Err(end) => end,
@@ -437,6 +438,12 @@ impl ConnectionThread {
             tracing::debug!(?end, address = self.terms.address, "the connection ended");
             let resumed = match end {
                 End::Lost(cause) => self.reconnect(cause).await,
+                // Renewals have overtaken a request with an earlier token.
+                End::Refused(Status::Unauthorized, cause)
+                    if self.grant.generation() != generation =>
+                {
+                    self.reconnect(cause).await
+                }
                 end => Err(end),
             };
             match resumed {
