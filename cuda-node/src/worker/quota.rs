@@ -240,6 +240,25 @@ mod tests {
         assert_eq!((quota.limit_and_used().1, quota.accounts.lock().taken), (0, 0));
     }
 
+    #[test]
+    fn charge_that_is_dropped_while_it_waits_gives_back_what_it_has() {
+        let quota = Arc::new(Quota::new("", 10));
+        let (mut first, mut second) = (quota.charge(8).unwrap(), quota.charge(2).unwrap());
+        first.free();
+        second.free();
+        let counts = || (quota.limit_and_used().1, quota.check());
+        let charge = quota.charge(9).unwrap();
+        assert_eq!(counts(), (9, (10, 1)));
+        drop(charge);
+        assert_eq!(counts(), (0, (10, 0)));
+        let charge = quota.charge(9).unwrap();
+        assert_eq!((charge.take_over(&mut first), charge.waits()), (8, true));
+        drop(charge);
+        assert_eq!(counts(), (0, (2, 0)));
+        drop((first, second));
+        assert_eq!(counts(), (0, (0, 0)));
+    }
+
     /// Frees on random streams in random order between the streams: every charge gets its memory.
     #[test]
     fn every_charge_gets_its_memory() {
