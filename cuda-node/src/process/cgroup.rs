@@ -42,6 +42,11 @@ const END: Duration = Duration::from_secs(2);
 /// other processes. The threads of 16 workers are below the usual limit of a machine, 32,768.
 const THREADS: usize = 1024;
 
+/// The maximum number of threads of a worker. The CPU device has one for each processor.
+pub(super) fn max_threads() -> usize {
+    THREADS.max(4 * thread::available_parallelism().map_or(1, usize::from))
+}
+
 /// The files with the share of the processors that a worker has while all are busy, and its value. It is a tenth of that
 /// of the supervisor. So the supervisor runs at once, and a worker that shares a busy machine still gets on.
 const SHARES: [(&str, &str); 2] = [("cpu.weight", "10"), ("cpu.shares", "102")];
@@ -344,9 +349,7 @@ impl WorkerCgroup {
             let written = file.exists().then(|| fs::write(file, value)).transpose();
             written.map(|written| written.is_some()).map_err(|error| at(file, &error))
         };
-        // The CPU device has one thread for each processor.
-        let processors = thread::available_parallelism().map_or(1, usize::from);
-        let threads = THREADS.max(4 * processors).to_string();
+        let threads = max_threads().to_string();
         for folder in &self.folders {
             write(&folder.join("pids.max"), &threads)?;
             for (file, share) in SHARES {

@@ -207,6 +207,8 @@ fn attack_all(targets: &Targets) -> Vec<(&'static str, io::Result<()>)> {
         ("type_into_terminal", call(libc::SYS_ioctl, [0, libc::TIOCSTI as i64, 0, 0, 0])),
         ("become_user_0", become_user_0()),
         ("use_unknown_call", call(100_000, [0, 0, 0, 0, 0])),
+        // The last one: its threads may count for a while after their end.
+        ("start_many_threads", start_many_threads()),
     ]
 }
 
@@ -365,6 +367,24 @@ fn open_many_descriptors() -> io::Result<()> {
     setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum })?;
     let null = fs::File::open("/dev/null")?;
     (0..2000).map(|_| null.try_clone()).collect::<io::Result<Vec<_>>>().map(drop)
+}
+
+/// Starts more threads than a worker may have.
+fn start_many_threads() -> io::Result<()> {
+    let processors = std::thread::available_parallelism()?.get();
+    let count = 1024.max(4 * processors) + 10;
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let ended = std::sync::Arc::new(std::sync::Mutex::new(ended));
+    let mut threads = Vec::new();
+    let started = (0..count).try_for_each(|_| {
+        let ended = ended.clone();
+        let wait = move || _ = ended.lock().map(|ended| ended.recv());
+        threads.push(std::thread::Builder::new().stack_size(64 << 10).spawn(wait)?);
+        Ok(())
+    });
+    drop(end);
+    threads.into_iter().for_each(|thread| _ = thread.join());
+    started
 }
 
 /// Sends signals to itself and takes none. The kernel looks for a signal among all that wait, without interrupts: with

@@ -38,7 +38,7 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    cgroup::{Cgroups, WorkerCgroup},
+    cgroup::{Cgroups, WorkerCgroup, max_threads},
     descriptors::FIRST_FREE_DESCRIPTOR,
     error::{Error, Result, at},
 };
@@ -285,6 +285,7 @@ impl Confinement {
 
         // While the process has the capabilities of its user namespace, or those of root.
         let identity = identity::map_user(self.supervisor);
+        let has_own_user = self.uid.is_some() || matches!(identity, Ok(true));
         let reason = self.no_processes.unwrap_or_else(|| "an unknown reason".to_owned());
         report.add(
             Part::Processes,
@@ -315,6 +316,9 @@ impl Confinement {
 
         // From here on, only restrictions that need no capability.
         report.add(Part::NoNewPrivileges, rustix::thread::set_no_new_privs(true));
+        if has_own_user && let Err(error) = limit_threads() {
+            tracing::warn!(%error, "the threads of a worker are not limited");
+        }
         report.add(Part::Files, view.restrict(root.err()));
         report.add(
             Part::Devices,
@@ -349,13 +353,27 @@ const SIGNALS: u64 = 256;
 
 /// Limits the descriptors and the signals of this process.
 fn limit_resources() -> io::Result<()> {
-    for (resource, most) in [(Resource::Nofile, DESCRIPTORS), (Resource::Sigpending, SIGNALS)] {
-        let mut limit = getrlimit(resource);
-        let lower = |now: Option<u64>| Some(now.unwrap_or(u64::MAX).min(most));
-        (limit.current, limit.maximum) = (lower(limit.current), lower(limit.maximum));
-        setrlimit(resource, limit)?;
+    lower_limit(Resource::Nofile, DESCRIPTORS)?;
+    lower_limit(Resource::Sigpending, SIGNALS)
+}
+
+/// Limits the threads of this process, whose user has no others. Also where no cgroup does so.
+fn limit_threads() -> io::Result<()> {
+    // Older kernels count the threads of a user in all namespaces together.
+    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    if (numbers.next(), numbers.next()) < (Some(5), Some(14)) {
+        return Err(io::Error::other("the kernel is older than 5.14"));
     }
-    Ok(())
+    lower_limit(Resource::Nproc, max_threads() as u64)
+}
+
+/// Lowers a limit of this process.
+fn lower_limit(resource: Resource, most: u64) -> io::Result<()> {
+    let mut limit = getrlimit(resource);
+    let lower = |now: Option<u64>| Some(now.unwrap_or(u64::MAX).min(most));
+    (limit.current, limit.maximum) = (lower(limit.current), lower(limit.maximum));
+    Ok(setrlimit(resource, limit)?)
 }
 
 /// Checks that the launcher has left no descriptors to this process besides the standard ones and the sockets.
