@@ -599,8 +599,10 @@ impl Leases {
                 state.table.unfence(now, slot).map(|()| was_fenced)
             })
             .map_err(refusal)?;
-        let event = "unfenced";
-        self.audit.write(&Decision { event, device: Some(device), ..Decision::default() });
+        if was_fenced {
+            let event = "unfenced";
+            self.audit.write(&Decision { event, device: Some(device), ..Decision::default() });
+        }
         self.write_fence(slot).await.map_err(|_| {
             let detail = format!(
                 "{device} is in service again, but the node failed to write that to its state folder: after a restart \

@@ -955,11 +955,14 @@ async fn end_that_cannot_be_written_is_reported() {
 async fn fence_is_not_written_after_its_end() {
     let state = TempDir::new().unwrap();
     let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
-    let device = device(CpuProvider::default());
-    let (audit, address) = (Audit::default(), device.info.address.clone());
+    let (device, path) = (device(CpuProvider::default()), state.path().join("audit"));
+    let (audit, address) = (Audit::append_to(&path).unwrap(), device.info.address.clone());
     let leases = Leases::new(table(), key(), vec![device], limits(), audit, Some(folder));
     assert!(leases.change(|state, now| state.table.fence(now, SlotId(0))));
     assert!(leases.unfence(&address).await.unwrap());
+    assert!(!leases.unfence(&address).await.unwrap());
+    leases.audit.written().await;
+    assert_eq!(std::fs::read_to_string(&path).unwrap().matches("unfenced").count(), 1);
     // The fence was waiting for the folder already.
     drop(leases.folder.clone().unwrap().lock_owned().await);
     assert_eq!(names(&state.path().join("state/fenced")), [""; 0]);
