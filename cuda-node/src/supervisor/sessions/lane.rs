@@ -148,8 +148,8 @@ impl Lane {
         self.admission.send_replace(Admission::Closed);
     }
 
-    /// Passes frames to the worker, or lets them wait. Returns whether this is a change.
-    pub(super) fn set_running(&self, is_running: bool) -> bool {
+    /// Passes frames to the worker, or lets them wait.
+    pub(super) fn set_running(&self, is_running: bool) {
         self.admission.send_if_modified(|admission| {
             let wanted = if is_running { Admission::Open } else { Admission::Paused };
             let is_change = *admission != Admission::Closed && *admission != wanted;
@@ -157,12 +157,7 @@ impl Lane {
                 *admission = wanted;
             }
             is_change
-        })
-    }
-
-    /// Whether frames are passed to the worker.
-    pub(super) fn is_running(&self) -> bool {
-        *self.admission.borrow() == Admission::Open
+        });
     }
 
     /// Passes frames of the worker on, until its socket ends. `take` takes frames that are not for the client.

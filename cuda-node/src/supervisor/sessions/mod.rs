@@ -169,7 +169,7 @@ impl Session {
     /// that the table has just processed, and that `Idle` removed the session from the run queue. If none wait, their
     /// connection may have ended before they passed, and the session has the turn for nothing.
     fn report_waiting(&self, turns: &Turns) {
-        let goes_on = turns.go_on(|| self.commands.is_running());
+        let goes_on = turns.go_on();
         if !goes_on && !self.commands.is_waiting() {
             turns.give_back_unused(|is_running| self.commands.set_running(is_running));
         }
@@ -418,9 +418,18 @@ pub(super) struct Turns {
     report: Box<dyn Fn(Turn) + Send + Sync>,
 }
 
+/// Whether a session has the turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// It has none. It has reported that it is idle, if it has had one.
+    Without,
+    Has,
+    /// The lease table takes the turn back, and work is in flight.
+    GivesBack,
+}
+
 struct TurnState {
-    /// Whether the session does not have the turn.
-    is_paused: bool,
+    phase: Phase,
     /// Whether the worker has asked for the turn, and has not got it.
     is_wanted: bool,
     /// Whether to tell the worker that it has the turn.
@@ -438,7 +447,7 @@ impl Turns {
             has_messages: Notify::new(),
             drained: AtomicU64::new(first),
             state: Mutex::new(TurnState {
-                is_paused: true,
+                phase: Phase::Without,
                 is_wanted: false,
                 has_begun: false,
                 is_requested: false,
@@ -466,9 +475,9 @@ impl Turns {
     }
 
     /// Lets the work go on for which the worker wants the turn, if the session has it. Returns whether it does.
-    fn go_on(&self, has_turn: impl Fn() -> bool) -> bool {
+    fn go_on(&self) -> bool {
         let mut state = self.state.lock();
-        let goes_on = state.is_wanted && has_turn();
+        let goes_on = state.is_wanted && state.phase == Phase::Has;
         if goes_on {
             state.is_wanted = false;
             state.has_begun = true;
@@ -500,41 +509,39 @@ impl Turns {
         self.passed.load(Ordering::SeqCst)
     }
 
-    /// The worker has completed everything up to a request. `set_running` opens or closes the lane of commands, and returns
-    /// whether that is a change. Returns whether the session has reported that it is idle.
-    fn drained(&self, request: u64, set_running: impl Fn(bool) -> bool) -> bool {
+    /// The worker has completed everything up to a request. `set_running` opens or closes the lane of commands. Returns
+    /// whether the session has reported that it is idle.
+    fn drained(&self, request: u64, set_running: impl Fn(bool)) -> bool {
         let passed = self.passed.load(Ordering::SeqCst);
         // A hostile worker may answer again and again, or what it was not asked.
         if request > passed || self.drained.fetch_max(request, Ordering::SeqCst) >= request {
             return false;
         }
-        if passed != request {
-            return false;
+        passed == request && self.end_if_idle(&mut self.state.lock(), set_running)
+    }
+
+    /// Ends the turn if nothing was passed to the worker. A session that takes no more commands would keep it.
+    fn give_back_unused(&self, set_running: impl Fn(bool)) {
+        let mut state = self.state.lock();
+        if state.phase == Phase::Has && self.is_idle() {
+            self.end_if_idle(&mut state, set_running);
         }
-        let state = self.state.lock();
+    }
+
+    /// Closes the lane of commands. If nothing that was passed to the worker is in flight, reports that the session is idle.
+    /// Returns whether it does.
+    fn end_if_idle(&self, state: &mut TurnState, set_running: impl Fn(bool)) -> bool {
         set_running(false);
         // A command may have passed just before that.
-        let is_idle = self.passed.load(Ordering::SeqCst) == request;
+        let is_idle = self.is_idle();
         if is_idle {
+            state.phase = Phase::Without;
             self.drain_time.end();
             self.report(Turn::Idle);
-        } else if !state.is_paused {
+        } else if state.phase == Phase::Has {
             set_running(true);
         }
         is_idle
-    }
-
-    /// Reports that the session is idle if it has the turn, and nothing was passed to the worker that is not complete.
-    fn give_back_unused(&self, set_running: impl Fn(bool) -> bool) {
-        let _state = self.state.lock();
-        if self.is_idle() && set_running(false) {
-            // A command may have passed just before that.
-            if self.is_idle() {
-                self.report(Turn::Idle);
-            } else {
-                set_running(true);
-            }
-        }
     }
 
     /// Whether the worker has completed everything that was passed to it.
@@ -543,18 +550,18 @@ impl Turns {
     }
 
     /// Applies `RunSession` or `PauseSession` of the lease table.
-    fn set(&self, has_turn: bool, set_running: impl Fn(bool) -> bool) {
+    fn set(&self, has_turn: bool, set_running: impl Fn(bool)) {
         let mut state = self.state.lock();
-        state.is_paused = !has_turn;
-        let is_change = set_running(has_turn);
-        if has_turn || self.is_idle() {
+        if has_turn {
+            state.phase = Phase::Has;
+            set_running(true);
             self.drain_time.end();
-        } else {
-            self.request_back(&mut state);
-        }
-        // If the lane is closed already, the session has reported that. A second report would end its next turn.
-        if !has_turn && is_change && self.is_idle() {
-            self.report(Turn::Idle);
+        } else if state.phase == Phase::Has {
+            // A session without the turn has reported that. A second report would end its next turn.
+            state.phase = Phase::GivesBack;
+            if !self.end_if_idle(&mut state, set_running) {
+                self.request_back(&mut state);
+            }
         }
     }
 }
@@ -590,8 +597,7 @@ mod tests {
         turns.drained(request, |_| panic!("a command is in flight"));
         assert!(reports.lock().unwrap().is_empty());
         let lane = Mutex::new(true);
-        let set_running =
-            |is_running| std::mem::replace(&mut *lane.lock().unwrap(), is_running) != is_running;
+        let set_running = |is_running| *lane.lock().unwrap() = is_running;
         assert!(turns.drained(turns.request(), set_running));
         assert!(!*lane.lock().unwrap());
         turns.set(false, set_running);
@@ -606,8 +612,7 @@ mod tests {
     #[test]
     fn lane_stays_closed_that_is_paused_while_a_late_command_opens_it() {
         let (turns, lane) = (Turns::new(|_| ()), Mutex::new(true));
-        let change =
-            |is_running| std::mem::replace(&mut *lane.lock().unwrap(), is_running) != is_running;
+        let change = |is_running| *lane.lock().unwrap() = is_running;
         turns.set(true, change);
         turns.pass();
         std::thread::scope(|scope| {
@@ -618,7 +623,7 @@ mod tests {
                 } else {
                     turns.pass();
                 }
-                change(is_running)
+                change(is_running);
             };
             assert!(!turns.drained(turns.request(), set_running));
         });
@@ -640,7 +645,7 @@ mod tests {
         }
         // The numbers of earlier versions begin at 0.
         assert!(!turns.drained(1, |_| panic!("the answer has an effect")));
-        assert!(turns.drained(turns.request(), |_| true));
+        assert!(turns.drained(turns.request(), |_| ()));
         assert_eq!((*reports.lock().unwrap()).as_slice(), [Turn::Idle]);
     }
 
@@ -691,8 +696,8 @@ mod tests {
         let reports = Arc::new(Mutex::new(Vec::new()));
         let own = reports.clone();
         let turns = Turns::new(move |turn| own.lock().unwrap().push(turn));
-        turns.set(true, |_| true);
-        turns.set(false, |_| true);
+        turns.set(true, |_| ());
+        turns.set(false, |_| ());
         assert_eq!((*reports.lock().unwrap()).as_slice(), [Turn::Idle]);
     }
 
@@ -707,6 +712,38 @@ mod tests {
         assert_eq!(reported.try_recv(), Ok(Turn::Idle));
         session.set_turn(false);
         assert!(reported.try_recv().is_err());
+    }
+
+    /// The lease of a session that waits for its turn ends, with grace for work in flight. It takes no more commands, so no
+    /// work begins in its turn. Otherwise it keeps the turn from others until its worker is killed.
+    #[tokio::test]
+    async fn session_that_takes_no_more_commands_gives_its_turn_back_at_once() {
+        let (reports, mut reported) = tokio::sync::mpsc::unbounded_channel();
+        let turns = Turns::new(move |turn| reports.send(turn).unwrap());
+        let (session, _worker) = of_test(Some(turns));
+        session.stop_admission();
+        session.set_turn(true);
+        assert_eq!(reported.try_recv(), Ok(Turn::Idle));
+    }
+
+    /// Work of a lease that ends, which has waited for its client, may complete in the grace of the lease.
+    #[tokio::test]
+    async fn work_in_flight_goes_on_in_its_turn_also_without_more_commands() {
+        use tokio::io::AsyncWriteExt;
+        let (reports, mut reported) = tokio::sync::mpsc::unbounded_channel();
+        let turns = Turns::new(move |turn| reports.send(turn).unwrap());
+        let (session, [mut commands, _bulk]) = of_test(Some(turns));
+        let mut wanted = Vec::new();
+        put_frame(&mut wanted, WantTurn::OPCODE, 0, 0, |out| WantTurn {}.encode(out));
+        commands.write_all(&wanted).await.unwrap();
+        assert_eq!(reported.recv().await, Some(Turn::Busy));
+        session.stop_admission();
+        session.set_turn(true);
+        let next = crate::supervisor::streams::read_frame(&mut commands);
+        let next = tokio::time::timeout(std::time::Duration::from_secs(5), next).await;
+        let (opcode, body) = next.expect("the worker does not get its turn").unwrap();
+        assert_eq!(opcode, SetTurn::OPCODE);
+        assert!(SetTurn::decode(&body).unwrap().has_turn);
     }
 
     /// A hostile worker wants the turn again and again. Otherwise each time the lease table looks for the next session.
