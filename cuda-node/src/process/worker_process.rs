@@ -9,7 +9,7 @@ use std::{
     os::{fd::OwnedFd, unix::fs::FileTypeExt as _},
     path::PathBuf,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
@@ -39,9 +39,6 @@ const LINES: NonZeroU32 = NonZeroU32::new(50).unwrap();
 
 /// The pause of the reader of an output whose lines are dropped. The worker waits meanwhile.
 const PAUSE: Duration = Duration::from_millis(10);
-
-/// The longest time for which the end of a worker counts as one.
-const MAX_ENDING: Duration = Duration::from_secs(300);
 
 /// The destination of a worker's standard output and standard error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -394,8 +391,6 @@ pub struct WorkerProcess {
     started: Option<u64>,
     /// The time of processors that it had used at the last look at its end.
     used: Option<u64>,
-    /// The first look at its end.
-    ending_since: Option<Instant>,
 }
 
 /// The path of a worker's socket, which is removed at the end.
@@ -439,19 +434,8 @@ impl WorkerProcess {
     fn new(child: Child, liveness: Option<PipeWriter>, cgroup: Option<Arc<WorkerCgroup>>) -> Self {
         let (pid, exit) = (child.pid(), ExitCause::Unknown);
         let (child, memory_limit, socket) = (Some(child), None, None);
-        let (started, used, ending_since) = (None, None, None);
-        Self {
-            pid,
-            child,
-            exit,
-            _liveness: liveness,
-            cgroup,
-            memory_limit,
-            socket,
-            started,
-            used,
-            ending_since,
-        }
+        let (started, used) = (None, None);
+        Self { pid, child, exit, _liveness: liveness, cgroup, memory_limit, socket, started, used }
     }
 
     /// Lets the process outlive this supervisor, which has not used it. The next one can take it over.
@@ -526,12 +510,8 @@ impl WorkerProcess {
 
     /// Whether the process, which was killed, is on its way to its end: its threads have given up their memory, or the
     /// kernel has worked for it since the last call. The kernel may need a while to free much memory, or to complete a
-    /// call that no signal ends. The process runs no code of its own meanwhile. Five minutes after the first call it does
-    /// not count as ending: the call may have no end.
+    /// call that no signal ends. The process runs no code of its own meanwhile.
     pub fn is_ending(&mut self) -> bool {
-        if self.ending_since.get_or_insert_with(Instant::now).elapsed() > MAX_ENDING {
-            return false;
-        }
         let used = processor_time_of(self.pid).ok();
         let before = std::mem::replace(&mut self.used, used);
         before.is_some_and(|before| used.is_some_and(|used| used > before)) || self.has_no_memory()
@@ -621,22 +601,6 @@ impl fmt::Display for ExitCause {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Otherwise no operator sees that its device is lost.
-    #[tokio::test]
-    async fn end_without_an_end_counts_for_a_limited_time() {
-        let spinning =
-            WorkerLauncher::new("/bin/sh").argument("-c").argument("while :; do :; done");
-        let (mut process, _ends) = spinning.launch().unwrap();
-        while !process.is_ending() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        process.ending_since = Instant::now().checked_sub(MAX_ENDING + Duration::from_secs(1));
-        for _ in 0..5 {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            assert!(!process.is_ending());
-        }
-    }
 
     #[test]
     fn path_of_a_socket_removes_no_other_file() {

@@ -36,6 +36,9 @@ const MEMORY_DEADLINE: Duration = Duration::from_secs(4);
 /// The time between two looks at a process that was killed and is not gone.
 const ENDING: Duration = Duration::from_secs(1);
 
+/// The time between two messages about a process that was killed and is not gone.
+const LATE_END: Duration = Duration::from_secs(300);
+
 /// The maximum duration for which the end of a lease waits until the compiled kernels of its tenant are kept.
 const CACHE_DEADLINE: Duration = Duration::from_secs(1);
 
@@ -380,11 +383,19 @@ impl Body {
             Body::Process(worker) => {
                 let Process { mut process, memory, kernels } = *worker;
                 process.kill();
+                let mut late = Instant::now() + LATE_END;
                 let cause = loop {
                     match tokio::time::timeout(ENDING, process.reaped()).await {
                         Ok(cause) => break cause,
                         Err(_) if process.is_ending() => is_ending(),
                         Err(_) => {}
+                    }
+                    if Instant::now() > late {
+                        tracing::error!(
+                            pid = process.pid(),
+                            "a killed worker does not end; its lease counts until then"
+                        );
+                        late += LATE_END;
                     }
                 };
                 tracing::debug!(pid = process.pid(), %cause, "a worker has exited");

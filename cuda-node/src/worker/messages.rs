@@ -44,9 +44,9 @@ message! {
 
     /// The session has the turn for the device, or shall give it back.
     SetTurn = 0x0704; {
-        /// `true`: work that has stalled goes on. `false`: from now on, work stalls when none of it is on the device, and
-        /// the rest waits, for example for bytes of the client. It does not go on by itself, until there is a new command or
-        /// the turn.
+        /// `true`: work that has stalled goes on. It stalls again when none of it is on the device, and the rest waits, for
+        /// example for bytes of the client. `false`: no more work goes to the device, and the rest stalls. It does not go on
+        /// by itself, until there is a new command or the turn.
         has_turn: bool,
     }
 

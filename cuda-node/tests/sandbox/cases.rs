@@ -30,7 +30,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const USER: u32 = 64_321;
 
 /// The attacks that succeed on every machine if there is no sandbox.
-const CERTAIN: [&str; 45] = [
+const CERTAIN: [&str; 47] = [
     "add_filter",
     "add_filter_by_setting",
     "add_filter_to_socket",
@@ -43,8 +43,10 @@ const CERTAIN: [&str; 45] = [
     "create_file_at_home",
     "create_temporary_file",
     "daemon",
+    "dump_memory",
     "end_other_worker",
     "find_secret_in_environment",
+    "give_up_much_memory",
     "keep_many_signals",
     "limit_supervisor",
     "lock_open_file",
@@ -85,7 +87,7 @@ const TRACING: [&str; 3] =
 /// Attempts that only the filter of system calls refuses. In these tests they reach nothing outside of the sandbox: they
 /// change the namespaces of the worker, use parts of the kernel, wait for disks, use sockets of the worker, or need a
 /// terminal.
-const FILTERED: [&str; 25] = [
+const FILTERED: [&str; 27] = [
     "add_filter",
     "add_filter_by_setting",
     "add_filter_to_socket",
@@ -94,10 +96,12 @@ const FILTERED: [&str; 25] = [
     "change_root",
     "daemon",
     "find_descriptors",
+    "give_up_much_memory",
     "lock_open_file",
     "lock_parts_of_a_file",
     "wait_for_parts_of_a_file",
     "look_at_much_memory",
+    "read_past_the_page_cache",
     "open_many_descriptors_in_threads",
     "send_descriptor",
     "send_many_messages",
@@ -114,12 +118,13 @@ const FILTERED: [&str; 25] = [
 ];
 
 /// Attacks on what is not protected by files of their own user, but by namespaces or filters.
-const BEYOND_USER: [&str; 9] = [
+const BEYOND_USER: [&str; 10] = [
     "connect_to_abstract_socket",
     "connect_to_network",
     "create_temporary_file",
     "list_locks",
     "lock_cgroups",
+    "look_into_file_systems",
     "open_other_device",
     "send_datagram",
     "send_datagram_of_pair",

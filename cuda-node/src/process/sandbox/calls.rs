@@ -23,14 +23,16 @@ const F_SETSIG: libc::c_int = 10;
 const F_SETOWN_EX: libc::c_int = 15;
 const F_OFD_SETLK: libc::c_int = 37;
 const F_OFD_SETLKW: libc::c_int = 38;
+const F_SETDELEG: libc::c_int = 1040;
 const FIOSETOWN: u64 = 0x8901;
 const SIOCSPGRP: u64 = 0x8902;
 
 /// A call of Linux that `libc` does not have yet.
 const SYS_OPEN_TREE_ATTR: i64 = 467;
 
-/// The maximum number of bytes of memory that `mincore` looks at. Libraries look at a page, or at a few.
-const MINCORE: u64 = 1 << 30;
+/// The maximum number of bytes of memory that `mincore` looks at, or that `madvise` gives up. Libraries look at a few pages,
+/// and ignore that memory is not given up.
+const MEMORY: u64 = 1 << 30;
 
 /// Calls that are refused with `EPERM`.
 const REFUSED: &[i64] = &[
@@ -186,11 +188,12 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
     }
     // Locks of open files, of which one may have millions (see `ignore_locks`), leases of files, for which others wait, and
     // reports of what others open.
-    for command in [F_OFD_SETLK, F_OFD_SETLKW, libc::F_SETLEASE, libc::F_NOTIFY] {
+    for command in [F_OFD_SETLK, F_OFD_SETLKW, libc::F_SETLEASE, F_SETDELEG, libc::F_NOTIFY] {
         refuse_if(libc::SYS_fcntl, &[(1, SeccompCmpOp::Eq, command as u64)])?;
     }
-    // More filters, by other calls, and the processors of others.
-    for option in [libc::PR_SET_SECCOMP, libc::PR_SCHED_CORE] {
+    // More filters, by other calls, the processors of others, and core files.
+    // With core files the kernel writes all memory of a process outside of its cgroup.
+    for option in [libc::PR_SET_SECCOMP, libc::PR_SCHED_CORE, libc::PR_SET_DUMPABLE] {
         refuse_if(libc::SYS_prctl, &[(0, SeccompCmpOp::Eq, option as u64)])?;
     }
     for option in [
@@ -237,9 +240,24 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
     for request in [libc::TIOCSTI, libc::TIOCLINUX] {
         refuse_if(libc::SYS_ioctl, &[(1, SeccompCmpOp::Eq, request)])?;
     }
+    // Reads past the page cache. No signal ends them, and a thousand threads of a worker could read a large library each.
+    let direct = libc::O_DIRECT as u64;
+    #[cfg(target_arch = "x86_64")]
+    refuse_if(libc::SYS_open, &[(1, SeccompCmpOp::MaskedEq(direct), direct)])?;
+    refuse_if(libc::SYS_openat, &[(2, SeccompCmpOp::MaskedEq(direct), direct)])?;
+    let set_flags = (1, SeccompCmpOp::Eq, libc::F_SETFL as u64);
+    refuse_if(libc::SYS_fcntl, &[set_flags, (2, SeccompCmpOp::MaskedEq(direct), direct)])?;
     // No signal ends a call on much memory, and some kernels run nothing else on its processor meanwhile.
-    let is_long = SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Gt, MINCORE)?;
-    refused.insert(libc::SYS_mincore, vec![SeccompRule::new(vec![is_long])?]);
+    let is_long = || SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Gt, MEMORY);
+    refused.insert(libc::SYS_mincore, vec![SeccompRule::new(vec![is_long()?])?]);
+    let advice = |advice: libc::c_int| {
+        let (length, operator) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
+        let is = SeccompCondition::new(2, length, operator, advice as u64)?;
+        SeccompRule::new(vec![is_long()?, is])
+    };
+    let advices = [libc::MADV_FREE, libc::MADV_COLD, libc::MADV_PAGEOUT];
+    let advices = advices.into_iter().map(advice).collect::<Result<_, _>>()?;
+    refused.insert(libc::SYS_madvise, advices);
     let processor = TargetArch::try_from(std::env::consts::ARCH)?;
     let error = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(refused, SeccompAction::Allow, error, processor)?;
@@ -276,13 +294,14 @@ fn instruction(code: u16, yes: u8, no: u8, k: u32) -> sock_filter {
     sock_filter { code, jt: yes, jf: no, k }
 }
 
-/// A filter that knows no calls above [`LAST`], and not `clone3`: that takes its flags from memory, which a filter cannot
-/// read. The C library then uses `clone`.
+/// A filter that knows no calls above [`LAST`], and not `clone3` and `openat2`: those take their flags from memory, which a
+/// filter cannot read. Libraries then use `clone` and `openat`.
 fn refuse_unknown() -> BpfProgram {
     vec![
         instruction(LOAD, 0, 0, NUMBER),
-        instruction(IF_ABOVE, 2, 0, LAST as u32),
-        instruction(IF_EQUAL, 1, 0, libc::SYS_clone3 as u32),
+        instruction(IF_ABOVE, 3, 0, LAST as u32),
+        instruction(IF_EQUAL, 2, 0, libc::SYS_clone3 as u32),
+        instruction(IF_EQUAL, 1, 0, libc::SYS_openat2 as u32),
         instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
         instruction(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
     ]

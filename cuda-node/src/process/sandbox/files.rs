@@ -49,13 +49,24 @@ const LIBRARIES: [&str; 16] = [
     "/etc/vulkan",
 ];
 
-/// The folder of `/sys` that a worker does not see. It has the cgroups: a worker that locks the folder of its own one would
-/// pass for one whose node lives, and the next node would not end it.
-const HIDDEN: &str = "/sys/fs";
-
-/// The file of `/proc` that a worker does not see. Its reader keeps all other processes from locking files while it reads,
-/// which takes long if there are many locks.
-const HIDDEN_FILE: &str = "/proc/locks";
+/// Files and folders of `/proc` and `/sys` that a worker does not see.
+///
+/// `/sys/fs` has the cgroups: a worker that locks the folder of its own one would pass for one whose node lives, and the next
+/// node would not end it. The others show the state of the whole kernel: their reader keeps all other processes from locks of
+/// the kernel, of files, inodes or pages, while it counts what may be millions.
+const HIDDEN: [&str; 11] = [
+    "/sys/fs",
+    "/sys/firmware",
+    "/proc/fs",
+    "/proc/locks",
+    "/proc/buddyinfo",
+    "/proc/kallsyms",
+    "/proc/pagetypeinfo",
+    "/proc/slabinfo",
+    "/proc/timer_list",
+    "/proc/vmallocinfo",
+    "/proc/zoneinfo",
+];
 
 /// Devices that libraries open.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
@@ -176,7 +187,7 @@ impl View {
         Ok(rustix::mount::mount_remount("/", flags, "")?)
     }
 
-    /// Attaches the trees and creates the links in the new root. Hides [`HIDDEN`] and [`HIDDEN_FILE`].
+    /// Attaches the trees and creates the links in the new root. Hides [`HIDDEN`].
     fn build(&self, stage: &Path, trees: Vec<Tree>) -> io::Result<()> {
         for tree in trees {
             let target = in_stage(stage, &tree.path)?;
@@ -190,16 +201,17 @@ impl View {
         for (path, target) in &self.links {
             symlink(target, in_stage(stage, path)?)?;
         }
-        let hidden = in_stage(stage, Path::new(HIDDEN))?;
-        if hidden.is_dir() {
-            let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-            let (flags, options) = (flags | MountFlags::RDONLY, c"mode=555,size=4k,nr_inodes=2");
-            rustix::mount::mount("tmpfs", &hidden, "tmpfs", flags, options)?;
-        }
-        let hidden = in_stage(stage, Path::new(HIDDEN_FILE))?;
-        if hidden.exists() {
-            let no_use = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_RDONLY;
-            tree("/dev/null", no_use)?.attach(&hidden)?;
+        for hidden in HIDDEN {
+            let hidden = in_stage(stage, Path::new(hidden))?;
+            if hidden.is_dir() {
+                let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+                let (flags, options) =
+                    (flags | MountFlags::RDONLY, c"mode=555,size=4k,nr_inodes=2");
+                rustix::mount::mount("tmpfs", &hidden, "tmpfs", flags, options)?;
+            } else if hidden.exists() {
+                let no_use = MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_RDONLY;
+                tree("/dev/null", no_use)?.attach(&hidden)?;
+            }
         }
         Ok(())
     }
@@ -226,26 +238,27 @@ impl View {
         let write = AccessFs::WriteFile | AccessFs::Truncate;
         let device: BitFlags<AccessFs> = read | write | AccessFs::IoctlDev;
         // A rule holds for all that is beneath its folder.
-        let sys = entries("/sys", "").into_iter().filter(|path| path != Path::new(HIDDEN));
-        let of_process = |path: &PathBuf| {
-            path.to_string_lossy()
-                .strip_prefix("/proc/")
-                .is_some_and(|name| name.parse::<u32>().is_ok())
+        let is_hidden = |path: &PathBuf| HIDDEN.iter().any(|hidden| path == Path::new(hidden));
+        let is_process = |path: &PathBuf| {
+            let name = path.strip_prefix("/proc").ok().and_then(Path::to_str);
+            name.is_some_and(|name| name.parse::<u32>().is_ok())
         };
-        let proc = entries("/proc", "").into_iter();
-        let proc = proc.filter(|path| path != Path::new(HIDDEN_FILE) && !of_process(path));
+        let kernel = [entries("/sys", ""), entries("/proc", "")].concat().into_iter();
+        let kernel = kernel.filter(|path| !is_hidden(path) && !is_process(path));
         let status = Ruleset::default()
             .handle_access(all)?
             .handle_access(AccessNet::from_all(LANDLOCK))?
             .scope(Scope::from_all(LANDLOCK))?
             .create()?
             .add_rules(path_beneath_rules(&self.readable, read))?
-            .add_rules(path_beneath_rules(sys.chain(proc), read))?
+            .add_rules(path_beneath_rules(kernel, read))?
             .add_rules(path_beneath_rules(["/proc"], AccessFs::ReadDir))?
             // Names of threads, for example.
             .add_rules(path_beneath_rules(["/proc/self"], read | write))?
             .add_rules(path_beneath_rules(&self.devices, device))?
             .add_rules(path_beneath_rules(&self.writable, all))?
+            // A worker could fill the audit log of the machine with refusals.
+            .log_same_exec(false)?
             .restrict_self()?;
         Ok(status.ruleset)
     }

@@ -351,8 +351,11 @@ const DESCRIPTORS: u64 = 256;
 /// without a pause for other processes.
 const SIGNALS: u64 = 256;
 
-/// Limits the descriptors and the signals of this process.
+/// Limits the descriptors, the signals and the core files of this process.
 fn limit_resources() -> io::Result<()> {
+    // A program that takes core files, as root and outside of the cgroup of the worker, also gets those of a process whose
+    // limit is 0, but not with this one.
+    lower_limit(Resource::Core, 1)?;
     lower_limit(Resource::Nofile, DESCRIPTORS)?;
     lower_limit(Resource::Sigpending, SIGNALS)
 }

@@ -29,6 +29,9 @@ use crate::{
 /// The time without progress after which a worker that an earlier node has left does not end.
 const KILL: Duration = Duration::from_secs(5);
 
+/// The time with progress after which such a worker does not end. The node starts when it is over.
+const LONG_KILL: Duration = Duration::from_secs(300);
+
 /// The leases that an earlier node has left, with the processes of their workers.
 #[derive(Default)]
 pub(in crate::supervisor) struct LeftLeases {
@@ -292,10 +295,11 @@ impl Leases {
         if is_fenced {
             return;
         }
+        let until = tokio::time::Instant::now() + LONG_KILL;
         let has_ended = loop {
             tokio::select! {
                 memory_is_back = &mut end => break memory_is_back == Ok(true),
-                Some(()) = is_ending.recv() => {}
+                Some(()) = is_ending.recv(), if tokio::time::Instant::now() < until => {}
                 () = tokio::time::sleep(KILL) => break false,
             }
         };

@@ -138,6 +138,12 @@ impl Lane {
         self.filled.notify_one();
     }
 
+    /// Sends the first bytes to the worker.
+    pub(super) fn send_first(&self, frames: Bytes) {
+        // The channel has room, and its receiver lives.
+        _ = self.to_worker.try_send(frames);
+    }
+
     /// Sends bytes to the worker. Returns `false` if it has exited.
     pub(super) async fn send_to_worker(&self, frames: Bytes) -> bool {
         self.to_worker.send(frames).await.is_ok()

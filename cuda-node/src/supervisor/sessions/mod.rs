@@ -103,6 +103,10 @@ impl Session {
         span.in_scope(|| tracing::info!("a session has begun"));
         if session.turns.is_some() {
             session.commands.set_running(false);
+            // Before all commands: the worker then gives the device little work at a time.
+            let mut first = Vec::new();
+            put_turn(&mut first, false);
+            session.commands.send_first(first.into());
             tokio::spawn(session.clone().take_turns());
         }
         tokio::spawn(write_worker(commands_out, from_client));
@@ -418,6 +422,11 @@ pub(super) struct Turns {
     report: Box<dyn Fn(Turn) + Send + Sync>,
 }
 
+/// Writes the message to the worker that its session has the turn, or shall give it back.
+fn put_turn(out: &mut Vec<u8>, has_turn: bool) {
+    put_frame(out, SetTurn::OPCODE, 0, 0, |out| SetTurn { has_turn }.encode(out));
+}
+
 /// Whether a session has the turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
@@ -490,16 +499,13 @@ impl Turns {
     fn messages(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut state = self.state.lock();
-        let turn = |out: &mut Vec<u8>, has_turn| {
-            put_frame(out, SetTurn::OPCODE, 0, 0, |out| SetTurn { has_turn }.encode(out));
-        };
         if std::mem::take(&mut state.has_begun) {
-            turn(&mut out, true);
+            put_turn(&mut out, true);
         }
         let drain = Drain { request: self.request() };
         put_frame(&mut out, Drain::OPCODE, 0, 0, |out| drain.encode(out));
         if std::mem::take(&mut state.is_requested) {
-            turn(&mut out, false);
+            put_turn(&mut out, false);
         }
         out
     }
@@ -584,6 +590,20 @@ mod tests {
         let meter = Arc::new(Meter::new(Arc::default()));
         let session = Session::start(terms, (commands.0, bulk.0), blobs, meter, turns);
         (session, [commands.1, bulk.1])
+    }
+
+    /// Reads a message of the supervisor.
+    async fn next(worker: &mut tokio::net::UnixStream) -> (u16, Vec<u8>) {
+        let next = crate::supervisor::streams::read_frame(worker);
+        let next = tokio::time::timeout(std::time::Duration::from_secs(30), next).await;
+        next.expect("the worker gets no message").unwrap()
+    }
+
+    /// Reads a message about the turn.
+    async fn next_turn(worker: &mut tokio::net::UnixStream) -> bool {
+        let (opcode, body) = next(worker).await;
+        assert_eq!(opcode, SetTurn::OPCODE);
+        SetTurn::decode(&body).unwrap().has_turn
     }
 
     #[test]
@@ -685,10 +705,8 @@ mod tests {
         let mut buffer = wire::FrameBuffer::default();
         buffer.extend(&acknowledgement);
         session.count(wire::Lane::Commands, &buffer.take().unwrap(), 0);
-        let drain = crate::supervisor::streams::read_frame(&mut commands);
-        let drain = tokio::time::timeout(std::time::Duration::from_secs(30), drain);
-        let (opcode, _) = drain.await.expect("the worker is not asked").unwrap();
-        assert_eq!(opcode, Drain::OPCODE);
+        assert!(!next_turn(&mut commands).await);
+        assert_eq!(next(&mut commands).await.0, Drain::OPCODE);
     }
 
     #[test]
@@ -739,11 +757,8 @@ mod tests {
         assert_eq!(reported.recv().await, Some(Turn::Busy));
         session.stop_admission();
         session.set_turn(true);
-        let next = crate::supervisor::streams::read_frame(&mut commands);
-        let next = tokio::time::timeout(std::time::Duration::from_secs(5), next).await;
-        let (opcode, body) = next.expect("the worker does not get its turn").unwrap();
-        assert_eq!(opcode, SetTurn::OPCODE);
-        assert!(SetTurn::decode(&body).unwrap().has_turn);
+        assert!(!next_turn(&mut commands).await);
+        assert!(next_turn(&mut commands).await);
     }
 
     /// A hostile worker wants the turn again and again. Otherwise each time the lease table looks for the next session.
@@ -767,12 +782,9 @@ mod tests {
         }
         session.set_turn(true);
         assert!(reported.try_recv().is_err());
-        let mut next =
-            async || crate::supervisor::streams::read_frame(&mut commands).await.unwrap();
-        let (opcode, body) = next().await;
-        assert_eq!(opcode, SetTurn::OPCODE);
-        assert!(SetTurn::decode(&body).unwrap().has_turn);
-        assert_eq!(next().await.0, Drain::OPCODE);
+        assert!(!next_turn(&mut commands).await);
+        assert!(next_turn(&mut commands).await);
+        assert_eq!(next(&mut commands).await.0, Drain::OPCODE);
     }
 
     /// Otherwise its requests fill the memory of the supervisor while a client keeps the lease.

@@ -48,6 +48,13 @@ use super::{
 /// much ordinary memory again (see `staging`).
 const STAGING: usize = 64 << 20;
 
+/// The maximum number of submissions that the backend has at a time, in a session that takes turns: one of each stream, or
+/// more while there are few streams. They complete before another session has its turn.
+const TURN_BACKLOG: u64 = 256;
+
+/// The maximum number of them that are of one stream.
+const TURN_BACKLOG_OF_STREAM: u64 = 64;
+
 /// The maximum number of retired streams whose work is not complete.
 const RETIRED_LIMIT: usize = 1024;
 
@@ -295,7 +302,8 @@ impl Engine {
     /// Carries out held commands until none can run.
     fn advance(&self, state: &mut State) {
         match state.turn {
-            Turn::Has | Turn::GivesBack => {}
+            Turn::Has | Turn::GoesOn => {}
+            Turn::GivesBack => return self.settle(state),
             Turn::Stalled => return self.want_turn(state),
             Turn::Wanted => return,
         }
@@ -370,11 +378,12 @@ impl Engine {
             return true;
         }
         let has_credit = self.has_credit(state, stream);
+        let limit = self.backlog(state);
         if has_credit && let Some(found) = state.streams.get_mut(&stream) {
             let backlog = self.reports.backlog(stream).0.max(self.reports.in_flight(stream));
-            let half = self.backlog / 2;
+            let half = limit / 2;
             // At half of the limit `has_credit` requests progress.
-            let until = if backlog < half { half } else { self.backlog };
+            let until = if backlog < half { half } else { limit };
             found.credit = until.saturating_sub(backlog + 1);
         }
         has_credit
@@ -387,7 +396,8 @@ impl Engine {
             found.credit = 0;
         }
         let (backlog, taken) = self.reports.backlog(stream);
-        let (complete, half) = (taken - backlog, (self.backlog / 2).max(1));
+        let limit = self.backlog(state);
+        let (complete, half) = (taken - backlog, (limit / 2).max(1));
         // Work that failed waits for the work before it without a number of the backend.
         let in_flight = self.reports.in_flight(stream);
         if backlog > 0
@@ -400,7 +410,16 @@ impl Engine {
             self.control(Control::Want { ticket: Ticket { stream, number } });
         }
         // The submission itself may be in flight with its first parts.
-        backlog < self.backlog && in_flight <= self.backlog
+        backlog < limit && in_flight <= limit
+    }
+
+    /// The maximum number of submissions of a stream that the backend has at a time.
+    fn backlog(&self, state: &State) -> u64 {
+        if !state.takes_turns {
+            return self.backlog;
+        }
+        let of_stream = TURN_BACKLOG / state.streams.len().max(1) as u64;
+        self.backlog.min(of_stream.clamp(1, TURN_BACKLOG_OF_STREAM))
     }
 
     /// Tries to carry out the first command of a stream.
@@ -999,9 +1018,11 @@ impl Engine {
     /// The supervisor gives the session the turn for the device, or requests it back.
     pub(super) fn turn(&self, has_turn: bool) {
         let mut state = self.state.lock();
-        // Also with the turn: a session that shall give it back gets it for what can run at once.
-        if has_turn || state.turn == Turn::Has {
-            self.set_turn(&mut state, Turn::GivesBack);
+        state.takes_turns = true;
+        match state.turn {
+            _ if has_turn => self.set_turn(&mut state, Turn::GoesOn),
+            Turn::Has | Turn::GoesOn => self.set_turn(&mut state, Turn::GivesBack),
+            Turn::GivesBack | Turn::Stalled | Turn::Wanted => {}
         }
     }
 
@@ -1024,12 +1045,14 @@ impl Engine {
         if !busy.is_empty() || state.held > 0 && state.turn == Turn::Has {
             return;
         }
-        if state.held > 0 && state.turn == Turn::GivesBack {
-            state.turn = Turn::Stalled;
-        }
         state.drain = None;
         let drained = Drained { request };
         self.reports.outbox.push_unnumbered(Drained::OPCODE, |out| drained.encode(out));
+        match state.turn {
+            Turn::GivesBack if state.held > 0 => self.want_turn(state),
+            Turn::GoesOn if state.held > 0 => state.turn = Turn::Stalled,
+            _ => {}
+        }
     }
 }
 

@@ -42,6 +42,8 @@ pub(super) struct State {
     /// The latest request for a report that all work is complete.
     pub(super) drain: Option<u64>,
     pub(super) turn: Turn,
+    /// Whether the session takes turns with others.
+    pub(super) takes_turns: bool,
     pub(super) sampler: Sampler,
     pub(super) is_closed: bool,
 }
@@ -51,8 +53,10 @@ pub(super) struct State {
 pub(super) enum Turn {
     #[default]
     Has,
-    /// They may run. When nothing runs on the device and they wait, they stall.
+    /// They may not: another session waits for the turn. When nothing runs on the device, they stall.
     GivesBack,
+    /// They may run, after they have stalled. When nothing runs on the device and they wait, they stall again.
+    GoesOn,
     /// They have stalled.
     Stalled,
     /// They have stalled, and the supervisor was asked for the turn.
