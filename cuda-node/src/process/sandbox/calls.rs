@@ -255,9 +255,9 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
         let is = SeccompCondition::new(2, length, operator, advice as u64)?;
         SeccompRule::new(vec![is_long()?, is])
     };
-    let advices = [libc::MADV_FREE, libc::MADV_COLD, libc::MADV_PAGEOUT];
-    let advices = advices.into_iter().map(advice).collect::<Result<_, _>>()?;
-    refused.insert(libc::SYS_madvise, advices);
+    let kinds = [libc::MADV_FREE, libc::MADV_COLD, libc::MADV_PAGEOUT];
+    let rules = kinds.into_iter().map(advice).collect::<Result<_, _>>()?;
+    refused.insert(libc::SYS_madvise, rules);
     let processor = TargetArch::try_from(std::env::consts::ARCH)?;
     let error = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(refused, SeccompAction::Allow, error, processor)?;
