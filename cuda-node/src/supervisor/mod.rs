@@ -17,6 +17,7 @@ mod jobs;
 mod leases;
 mod memory_budget;
 mod operator;
+mod packet_parts;
 mod rate;
 mod reload;
 mod server;
