@@ -275,3 +275,246 @@ fn skip(rest: &mut &[u8], length: u64) -> Option<()> {
     *rest = rest.get(usize::try_from(length).ok()?..)?;
     Some(())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{crypto::Session as _, *};
+
+    /// Cryptography that encrypts nothing.
+    struct Plain;
+
+    fn plain() -> Keys {
+        Keys {
+            header: KeyPair { local: Box::new(Plain), remote: Box::new(Plain) },
+            packet: KeyPair { local: Box::new(Plain), remote: Box::new(Plain) },
+        }
+    }
+
+    impl crypto::ServerConfig for Plain {
+        fn initial_keys(&self, _: u32, _: &ConnectionId) -> Result<Keys, UnsupportedVersion> {
+            Ok(plain())
+        }
+        fn retry_tag(&self, _: u32, _: &ConnectionId, _: &[u8]) -> [u8; 16] {
+            [0; 16]
+        }
+        fn start_session(
+            self: Arc<Self>,
+            _: u32,
+            _: &TransportParameters,
+        ) -> Box<dyn crypto::Session> {
+            Box::new(Plain)
+        }
+    }
+
+    impl crypto::Session for Plain {
+        fn initial_keys(&self, _: &ConnectionId, _: Side) -> Keys {
+            plain()
+        }
+        fn early_crypto(&self) -> Option<(Box<dyn HeaderKey>, Box<dyn PacketKey>)> {
+            Some((Box::new(Self), Box::new(Self)))
+        }
+        fn write_handshake(&mut self, _: &mut Vec<u8>) -> Option<Keys> {
+            Some(plain())
+        }
+        fn next_1rtt_keys(&mut self) -> Option<KeyPair<Box<dyn PacketKey>>> {
+            Some(plain().packet)
+        }
+        fn handshake_data(&self) -> Option<Box<dyn Any>> {
+            None
+        }
+        fn peer_identity(&self) -> Option<Box<dyn Any>> {
+            None
+        }
+        fn early_data_accepted(&self) -> Option<bool> {
+            None
+        }
+        fn is_handshaking(&self) -> bool {
+            false
+        }
+        fn read_handshake(&mut self, _: &[u8]) -> Result<bool, TransportError> {
+            Ok(false)
+        }
+        fn transport_parameters(&self) -> Result<Option<TransportParameters>, TransportError> {
+            Ok(None)
+        }
+        fn is_valid_retry(&self, _: &ConnectionId, _: &[u8], _: &[u8]) -> bool {
+            false
+        }
+        fn export_keying_material(
+            &self,
+            _: &mut [u8],
+            _: &[u8],
+            _: &[u8],
+        ) -> Result<(), ExportKeyingMaterialError> {
+            Err(ExportKeyingMaterialError)
+        }
+    }
+
+    impl PacketKey for Plain {
+        fn encrypt(&self, _: u64, _: &mut [u8], _: usize) {}
+        fn decrypt(&self, _: u64, _: &[u8], _: &mut BytesMut) -> Result<(), CryptoError> {
+            Ok(())
+        }
+        fn tag_len(&self) -> usize {
+            0
+        }
+        fn confidentiality_limit(&self) -> u64 {
+            0
+        }
+        fn integrity_limit(&self) -> u64 {
+            0
+        }
+    }
+
+    impl HeaderKey for Plain {
+        fn decrypt(&self, _: usize, _: &mut [u8]) {}
+        fn encrypt(&self, _: usize, _: &mut [u8]) {}
+        fn sample_size(&self) -> usize {
+            0
+        }
+    }
+
+    /// All keys with which a connection decrypts packets: of the first packet, of each phase, and of two key updates.
+    fn keys() -> Vec<Box<dyn PacketKey>> {
+        let (config, id) = (limit(Arc::new(Plain)), ConnectionId::new(&[]));
+        let first = config.initial_keys(1, &id).unwrap().packet.remote;
+        let mut session = Session {
+            session: Box::new(Plain),
+            budget: Arc::new(Rate::with_burst(PER_SECOND, BURST)),
+        };
+        let mut keys = vec![first, session.initial_keys(&id, Side::Server).packet.remote];
+        keys.push(session.early_crypto().unwrap().1);
+        for _ in 0..2 {
+            keys.push(session.write_handshake(&mut Vec::new()).unwrap().packet.remote);
+            keys.push(session.next_1rtt_keys().unwrap().remote);
+        }
+        keys
+    }
+
+    fn passes(key: &dyn PacketKey, frames: &[u8]) -> bool {
+        key.decrypt(0, &[], &mut BytesMut::from(frames)).is_ok()
+    }
+
+    /// A frame CRYPTO, and one STREAM, with one byte.
+    const SMALL: [&[u8]; 2] = [&[0x06, 1, 1, 0], &[0x0e, 0, 1, 1, 0]];
+
+    #[test]
+    fn every_key_of_a_connection_drops_packets_with_more_than_8_crypto_frames() {
+        for key in keys() {
+            assert!(passes(&*key, &SMALL[0].repeat(8)) && !passes(&*key, &SMALL[0].repeat(9)));
+        }
+    }
+
+    /// The budget is that of all keys: an update of the keys begins no other one.
+    #[test]
+    fn further_stream_frames_of_a_connection_have_one_budget() {
+        let keys = keys();
+        let (mut taken, started) = (0, std::time::Instant::now());
+        for key in keys[1..].iter().cycle().take(2 * BURST as usize / 1000) {
+            taken += if passes(&**key, &SMALL[1].repeat(1008)) { 1000 } else { 0 };
+        }
+        let later = started.elapsed().as_secs_f64() * f64::from(PER_SECOND);
+        assert!(taken >= BURST && f64::from(taken - BURST) <= later, "{taken} passed");
+        // Packets with 8 frames pass also without a budget.
+        assert!(keys.iter().all(|key| passes(&**key, &SMALL[1].repeat(8))));
+    }
+
+    #[test]
+    fn frames_without_data_take_nothing_off_the_budget() {
+        let (ends, keys) = ([0x0f, 0, 1, 0].repeat(1500), keys());
+        assert_eq!(Parts::of(&ends), Parts::default());
+        assert!((0..100).all(|_| passes(&*keys[1], &ends)));
+    }
+
+    /// `quinn` uses the frames in front of one that is unknown or has no end.
+    #[test]
+    fn frames_in_front_of_a_broken_one_count() {
+        let parts = Parts { crypto: 2, stream: 0 };
+        for broken in [&[0x06, 1, 2, 0][..], &[0x06, 0x40], &[0x21], &[0x40], &[0x02, 1, 1, 0xff]] {
+            assert_eq!(Parts::of(&[&SMALL[0].repeat(2), broken].concat()), parts, "{broken:?}");
+        }
+    }
+
+    /// An integer of variable length in 1, 2, 4 or 8 bytes, as many as it needs or more.
+    fn put(out: &mut Vec<u8>, number: u64, size: u32) {
+        let least = [6, 14, 30].iter().filter(|bits| number >> **bits != 0).count() as u32;
+        let size = size.max(least);
+        let bytes = (number | u64::from(size) << ((8 << size) - 2)).to_be_bytes();
+        out.extend(&bytes[8 - (1 << size)..]);
+    }
+
+    /// The bytes of a frame of this type, without its last field if that takes the rest of the packet.
+    fn write(out: &mut Vec<u8>, kind: u64, (number, size): (u64, u32), data: &[u8]) -> Parts {
+        let mut parts = Parts::default();
+        let length = data.len() as u64;
+        put(out, kind, size);
+        let integers = match kind {
+            0x02 | 0x03 => {
+                let ranges = number % 5;
+                put(out, number, size);
+                put(out, number, size);
+                put(out, ranges, size);
+                1 + 2 * ranges + if kind == 0x03 { 3 } else { 0 }
+            }
+            0x04 => 3,
+            0x05 | 0x11 | 0x15 | 0x18 | 0x1c => 2,
+            0x06 | 0x08..=0x0b | 0x10 | 0x12..=0x14 | 0x16 | 0x17 | 0x19 | 0x1d => 1,
+            0x0c..=0x0f => 2,
+            0xaf => 4,
+            _ => 0,
+        };
+        (0..integers).for_each(|_| put(out, number, size));
+        match kind {
+            0x06 => parts.crypto = 1,
+            0x08..=0x0f if length > 0 => parts.stream = 1,
+            _ => {}
+        }
+        match kind {
+            0x06 | 0x07 | 0x0a | 0x0b | 0x0e | 0x0f | 0x1c | 0x1d | 0x31 => {
+                put(out, length, size);
+                out.extend(data);
+            }
+            0x08 | 0x09 | 0x0c | 0x0d | 0x30 => out.extend(data),
+            0x18 => {
+                out.push(20);
+                out.extend([0xff; 36]);
+            }
+            0x1a | 0x1b => out.extend([0xff; 8]),
+            _ => {}
+        }
+        parts
+    }
+
+    fn frame() -> impl Strategy<Value = (u64, (u64, u32), Vec<u8>)> {
+        let kind =
+            prop_oneof![0..0x20u64, Just(0x30), Just(0x31), Just(0xaf), Just(0x06), 8..0x10u64];
+        let number = prop_oneof![0..100u64, 0..1u64 << 62];
+        (kind, (number, 0..4u32), prop::collection::vec(any::<u8>(), 0..40))
+    }
+
+    proptest! {
+        #[test]
+        fn frames_of_all_types_are_counted(frames in prop::collection::vec(frame(), 0..60)) {
+            let (mut packet, mut parts) = (Vec::new(), Parts::default());
+            for (kind, number, data) in &frames {
+                let more = write(&mut packet, *kind, *number, data);
+                parts.crypto += more.crypto;
+                parts.stream += more.stream;
+                // Those without a length take the rest of the packet.
+                if matches!(kind, 0x08 | 0x09 | 0x0c | 0x0d | 0x30) {
+                    break;
+                }
+            }
+            prop_assert_eq!(Parts::of(&packet), parts);
+        }
+
+        #[test]
+        fn any_bytes_are_counted(bytes in prop::collection::vec(prop_oneof![0..0x32u8, any::<u8>()], 0..200)) {
+            let parts = Parts::of(&bytes);
+            prop_assert!(parts.crypto as usize <= bytes.len() / 3);
+            prop_assert!(parts.stream as usize <= bytes.len() / 3);
+        }
+    }
+}
