@@ -3,9 +3,9 @@
 //! It never uses a device. A connection has one request stream (`connection`), two lanes per session (`sessions`), and
 //! streams for blobs (`blobs`) and stateless submits (`submit`). The frames of a lane go to the worker of the lease as
 //! they are. The submits of a lease wait in a queue (`jobs`). A reload reads certificates and quotas again,
-//! and a connection ends with the certificate of its client (`reload`). The folder uses `wire`, `session`, `authority`,
-//! `transport` and all other folders of the node. Of `worker` it uses the messages, and the entry points for workers
-//! that are threads of this process.
+//! and a connection ends with the certificate of its client (`reload`). Packets with many small parts are dropped before
+//! `quinn` sorts them (`packet_parts`). The folder uses `wire`, `session`, `authority`, `transport` and all other folders
+//! of the node. Of `worker` it uses the messages, and the entry points for workers that are threads of this process.
 
 mod audit;
 mod blobs;
@@ -17,6 +17,7 @@ mod jobs;
 mod leases;
 mod memory_budget;
 mod operator;
+mod packet_parts;
 mod rate;
 mod reload;
 mod server;

@@ -46,7 +46,7 @@ impl Rate {
     }
 
     /// Counts as many, at most the largest burst, or returns the time after which they are allowed.
-    fn admit_many(&self, count: NonZeroU32) -> Result<(), Duration> {
+    pub(super) fn admit_many(&self, count: NonZeroU32) -> Result<(), Duration> {
         match &self.limiter {
             Some(limiter) => {
                 let now = DefaultClock::default().now();

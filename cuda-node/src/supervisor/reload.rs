@@ -12,7 +12,7 @@ use cuda_lease::authority::{ClientIdentity, ClientVerifier, IdentityError, Serve
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::leases::Leases;
+use super::{leases::Leases, packet_parts};
 use crate::quotas::Quotas;
 
 /// The longest time between two checks of a certificate. The clock of the machine may be set meanwhile.
@@ -58,7 +58,7 @@ impl Reload {
         let quotas = self.quotas.as_deref().map(Quotas::read).transpose()?;
         let audit = self.leases.audit().open_again()?;
         let mut config = self.config.borrow().clone();
-        config.crypto = read.crypto;
+        config.crypto = packet_parts::limit(read.crypto);
         // First the configuration: a handshake that begins now is not verified by the earlier authorities.
         self.config.send_replace(config.clone());
         self.endpoint.set_server_config(Some(config));

@@ -31,6 +31,7 @@ use super::{
     jit_cache::JitCache,
     leases::{Client, LeasedDevice, Leases, LeftLeases},
     operator::OperatorSocket,
+    packet_parts,
     reload::{Reload, end_of_certificate},
     state_folder::{LeftState, StateFolder},
     workers::{FirstWorker, Gpu, Launcher, ProcessLauncher, Workers},
@@ -308,6 +309,7 @@ impl Node {
         config.transport_config(transport::narrow_connection());
         config.retry_token_lifetime(RETRY_TOKENS);
         Handshakes::limit(&mut config);
+        config.crypto = packet_parts::limit(config.crypto);
         let endpoint = {
             let _entered = runtime.enter();
             transport::endpoint(options.listen, Some((config.clone(), reset)))

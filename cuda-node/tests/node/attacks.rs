@@ -712,6 +712,41 @@ fn session_whose_client_does_not_take_that_it_is_attached_gives_up_its_turn() {
     session_without_a_reader_gives_up_its_turn(true);
 }
 
+/// A lease expires while its session waits for the turn. The session takes no more commands, so it has nothing to do in its
+/// turn, which it keeps until the grace is over.
+#[test]
+fn session_that_waits_while_its_lease_expires_keeps_no_turn_from_others() {
+    let node = Node::start(&["--spares", "0", "--grace-ms", "30000"]);
+    let acquire = || node.lease().exclusive(Exclusivity::Session).acquire_blocking().unwrap();
+    let (other, endless) = (acquire(), acquire());
+    let kernels = Kernels::new(&endless).unwrap();
+    check(&other);
+    block_on(async {
+        let mut client = RawClient::connect(&node.address).await;
+        client
+            .send(&Allocate { exclusivity: Exclusivity::Session, lease_secs: 2, ..request() })
+            .await;
+        let granted = client.granted().await;
+        let (mut stream, _) = client.attach(granted.lease, granted.token, Lane::Commands).await;
+        kernels.start_forever(&endless.new_stream().unwrap()).unwrap();
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        // It waits for its turn, in front of the other session.
+        command(&mut stream, 1, create_stream()).await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let (sender, done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            check(&other);
+            _ = sender.send(());
+        });
+        // The announcement of its end.
+        _ = stream.reply().await.unwrap();
+        drop((kernels, endless));
+        let limit = Duration::from_secs(20);
+        let done = tokio::task::spawn_blocking(move || done.recv_timeout(limit)).await.unwrap();
+        assert!(done.is_ok(), "the other session has no turn");
+    });
+}
+
 /// Each resumption makes the worker send again what the client has not acknowledged.
 #[test]
 fn resumptions_of_a_session_are_limited_by_time() {

@@ -3,6 +3,7 @@
 
 use std::{
     any::Any,
+    net::UdpSocket,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -28,7 +29,10 @@ use rustls::{
     pki_types::{CertificateDer, ServerName, UnixTime},
 };
 
-use crate::{harness::LONG, hostile::attack};
+use crate::{
+    harness::{LONG, Node},
+    hostile::{attack, plain_part, processor_time_of, small_parts},
+};
 
 /// Writes the frames of a packet: the payload that `quinn` has written, without the tag.
 type Write = dyn Fn(&mut [u8]) + Send + Sync;
@@ -36,6 +40,49 @@ type Write = dyn Fn(&mut [u8]) + Send + Sync;
 struct Forge {
     inner: Arc<QuicClientConfig>,
     write: Arc<Write>,
+    outside: Outside,
+}
+
+/// Packets that a client sends besides those of `quinn`, once it is connected.
+type Outside = Arc<Mutex<Option<Packets>>>;
+
+struct Packets {
+    header: Arc<dyn HeaderKey>,
+    key: Arc<dyn PacketKey>,
+    /// The id that the node has given to the connection.
+    id: Vec<u8>,
+    next: u64,
+}
+
+impl Packets {
+    /// Writes a packet with these frames (RFC 9000, section 17.3.1).
+    fn write(&mut self, frames: &[u8]) -> Vec<u8> {
+        let mut packet = vec![0x43];
+        packet.extend(&self.id);
+        let at = packet.len();
+        packet.extend((self.next as u32).to_be_bytes());
+        let header = packet.len();
+        packet.extend(frames);
+        packet.resize(packet.len() + self.key.tag_len(), 0);
+        self.key.encrypt(self.next, &mut packet, header);
+        self.header.encrypt(at, &mut packet);
+        self.next += 1;
+        packet
+    }
+}
+
+struct SharedHeader(Arc<dyn HeaderKey>);
+
+impl HeaderKey for SharedHeader {
+    fn decrypt(&self, at: usize, packet: &mut [u8]) {
+        self.0.decrypt(at, packet);
+    }
+    fn encrypt(&self, at: usize, packet: &mut [u8]) {
+        self.0.encrypt(at, packet);
+    }
+    fn sample_size(&self) -> usize {
+        self.0.sample_size()
+    }
 }
 
 impl crypto::ClientConfig for Forge {
@@ -47,7 +94,8 @@ impl crypto::ClientConfig for Forge {
     ) -> Result<Box<dyn crypto::Session>, ConnectError> {
         let session =
             crypto::ClientConfig::start_session(self.inner.clone(), version, name, parameters)?;
-        Ok(Box::new(Session { session, keys: 0, write: self.write.clone() }))
+        let (write, outside) = (self.write.clone(), self.outside.clone());
+        Ok(Box::new(Session { session, keys: 0, write, outside }))
     }
 }
 
@@ -56,12 +104,17 @@ struct Session {
     /// The keys that were given out: those of the handshake come first.
     keys: u32,
     write: Arc<Write>,
+    outside: Outside,
 }
 
 impl Session {
     fn wrap(&self, keys: KeyPair<Box<dyn PacketKey>>) -> KeyPair<Box<dyn PacketKey>> {
-        let local = Box::new(Key { key: keys.local, write: self.write.clone() });
+        let local = self.forge(keys.local.into());
         KeyPair { local, remote: Box::new(Deaf(keys.remote)) }
+    }
+
+    fn forge(&self, key: Arc<dyn PacketKey>) -> Box<dyn PacketKey> {
+        Box::new(Key { key, write: self.write.clone(), outside: self.outside.clone() })
     }
 }
 
@@ -70,7 +123,13 @@ impl crypto::Session for Session {
         let mut keys = self.session.write_handshake(out)?;
         self.keys += 1;
         if self.keys == 2 {
-            keys.packet = self.wrap(keys.packet);
+            let header: Arc<dyn HeaderKey> = keys.header.local.into();
+            keys.header.local = Box::new(SharedHeader(header.clone()));
+            let key: Arc<dyn PacketKey> = keys.packet.local.into();
+            let (local, remote) = (self.forge(key.clone()), Box::new(Deaf(keys.packet.remote)));
+            // Numbers that `quinn` does not reach.
+            *self.outside.lock() = Some(Packets { header, key, id: Vec::new(), next: 1 << 20 });
+            keys.packet = KeyPair { local, remote };
         }
         Some(keys)
     }
@@ -117,13 +176,19 @@ impl crypto::Session for Session {
 }
 
 struct Key {
-    key: Box<dyn PacketKey>,
+    key: Arc<dyn PacketKey>,
     write: Arc<Write>,
+    outside: Outside,
 }
 
 impl PacketKey for Key {
     fn encrypt(&self, packet: u64, bytes: &mut [u8], header: usize) {
         let end = bytes.len() - self.key.tag_len();
+        // The id is between the first byte and the number of the packet.
+        let number = 1 + usize::from(bytes[0] & 3);
+        if let Some(packets) = &mut *self.outside.lock() {
+            packets.id = bytes[1..header - number].to_vec();
+        }
         (self.write)(&mut bytes[header..end]);
         self.key.encrypt(packet, bytes, header);
     }
@@ -235,6 +300,15 @@ async fn connect(
     address: &str,
     write: impl Fn(&mut [u8]) + Send + Sync + 'static,
 ) -> (Connection, Endpoint) {
+    let (connection, endpoint, _) = connect_outside(address, write).await;
+    (connection, endpoint)
+}
+
+/// As [`connect`]. Returns the packets besides those of `quinn` too.
+async fn connect_outside(
+    address: &str,
+    write: impl Fn(&mut [u8]) + Send + Sync + 'static,
+) -> (Connection, Endpoint, Outside) {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut tls = rustls::ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -244,7 +318,9 @@ async fn connect(
         .with_no_client_auth();
     tls.alpn_protocols = vec![b"cuda-lease/1".to_vec()];
     let inner = Arc::new(QuicClientConfig::try_from(tls).unwrap());
-    let mut config = quinn::ClientConfig::new(Arc::new(Forge { inner, write: Arc::new(write) }));
+    let outside = Outside::default();
+    let forge = Forge { inner, write: Arc::new(write), outside: outside.clone() };
+    let mut config = quinn::ClientConfig::new(Arc::new(forge));
     // It gets no acknowledgement, and sends all the same.
     let mut congestion = CubicConfig::default();
     congestion.initial_window(1 << 30);
@@ -253,7 +329,7 @@ async fn connect(
     config.transport_config(Arc::new(settings));
     let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
     let connecting = endpoint.connect_with(config, address.parse().unwrap(), "localhost");
-    (connecting.unwrap().await.unwrap(), endpoint)
+    (connecting.unwrap().await.unwrap(), endpoint, outside)
 }
 
 const PING: u8 = 0x01;
@@ -312,5 +388,36 @@ fn client_that_retires_ids_without_end_and_acknowledges_nothing_is_disconnected(
             ended => matches!(ended, Ok(ConnectionError::Reset)),
         };
         assert!(is_refused, "{retired} ids were retired, and the connection goes on: {ended:?}");
+    });
+}
+
+/// The processor time of a node for this number of packets with these frames.
+async fn cost(node: &Node, packets: usize, frames: &[u8]) -> Duration {
+    let (connection, _endpoint, outside) = connect_outside(&node.address, |_| ()).await;
+    let (mut stream, _receive) = connection.open_bi().await.unwrap();
+    stream.write_all(&[0; 8]).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(&node.address).unwrap();
+    processor_time_of(node, || {
+        for _ in 0..packets {
+            let packet = outside.lock().as_mut().unwrap().write(frames);
+            socket.send(&packet).unwrap();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    })
+}
+
+/// `quinn` sorts and copies the parts of a stream again and again if each one has a small part of its packet.
+#[test]
+fn packets_with_many_small_parts_take_no_more_time_than_others() {
+    attack(async |node| {
+        let (packets, length) = (40, 6400);
+        let plain = cost(node, packets, &plain_part(length)).await;
+        let forged = cost(node, packets, &small_parts(length)).await;
+        assert!(
+            forged < 5 * plain.max(Duration::from_millis(40)),
+            "{packets} packets take {plain:?}, forged ones {forged:?}"
+        );
     });
 }

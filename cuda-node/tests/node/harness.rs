@@ -211,6 +211,12 @@ pub fn status_of(pid: u32) -> Option<Vec<String>> {
     Some(status.rsplit_once(") ")?.1.split(' ').map(str::to_owned).collect())
 }
 
+/// The processor time of a process.
+pub fn processor_time(pid: u32) -> Duration {
+    let ticks = &status_of(pid).unwrap()[11..13];
+    ticks.iter().map(|ticks| Duration::from_millis(10 * ticks.parse::<u64>().unwrap())).sum()
+}
+
 /// The parent of a process that has not ended.
 fn parent(pid: u32) -> Option<u32> {
     let status = status_of(pid)?;

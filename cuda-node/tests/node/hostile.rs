@@ -1,5 +1,7 @@
 //! Clients that break the rules. Each gets a clear refusal, and disturbs no other client.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use cuda_core::{
     Error, Ticket,
@@ -17,7 +19,7 @@ use cuda_lease::{
 };
 
 use crate::{
-    harness::{Node, check},
+    harness::{Node, check, processor_time},
     raw::{RawClient, Stream, block_on, refusal},
 };
 
@@ -42,6 +44,42 @@ pub fn memory(node: &Node) -> u64 {
         line.split_whitespace().nth(1)?.parse::<u64>().ok()
     };
     processes.iter().filter_map(resident).sum::<u64>() << 10
+}
+
+/// The processor time that a node uses for what `send` sends.
+pub fn processor_time_of(node: &Node, send: impl FnOnce()) -> Duration {
+    let used = || processor_time(node.pid());
+    let before = used();
+    send();
+    let mut last = used();
+    loop {
+        std::thread::sleep(Duration::from_millis(300));
+        let now = used();
+        if now - last <= Duration::from_millis(20) {
+            return now - before;
+        }
+        last = now;
+    }
+}
+
+const CRYPTO: u8 = 0x06;
+
+/// The frames of a packet: one CRYPTO frame behind a gap, and padding.
+pub fn plain_part(length: usize) -> Vec<u8> {
+    let mut frames = vec![CRYPTO, 0x40, 0x40, 0x40, 200];
+    frames.resize(length, 0);
+    frames
+}
+
+/// The frames of a packet: CRYPTO frames of one byte, with gaps of one byte between them. Each takes 5 bytes.
+pub fn small_parts(length: usize) -> Vec<u8> {
+    let (mut frames, mut offset) = (Vec::new(), 1u16);
+    while frames.len() < length {
+        let [high, low] = (offset | 0x4000).to_be_bytes();
+        frames.extend([CRYPTO, high, low, 1, 0]);
+        offset = if offset > 1900 { 1 } else { offset + 2 };
+    }
+    frames
 }
 
 pub fn ticket(number: u64) -> Ticket {

@@ -15,6 +15,7 @@ mod graphs;
 mod harness;
 mod hostile;
 mod identity;
+mod initials;
 mod kills;
 mod life;
 mod neighbor;
