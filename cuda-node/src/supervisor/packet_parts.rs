@@ -27,14 +27,12 @@ use super::rate::Rate;
 /// The CRYPTO frames of a packet. `quinn` sends one in a packet, or some if it repeats those of lost packets.
 const CRYPTO: u32 = 8;
 
-/// The STREAM frames with data that each packet may have besides those of the [budget](BURST).
+/// The STREAM frames with data that each packet may have besides those of the [budget](PER_SECOND).
 const FREE: u32 = 8;
 
-/// The further STREAM frames with data of a connection per second. All of them together take some percent of a processor.
+/// The further STREAM frames with data of a connection per second, which is also the largest burst. A client that sends
+/// thousands of submits has as many. All of them together take some percent of a processor.
 const PER_SECOND: u32 = 5_000;
-
-/// The most of them at once. A client that starts thousands of submits has as many.
-const BURST: u32 = 20_000;
 
 /// Drops the packets with many small parts of each connection that uses this cryptography.
 pub(super) fn limit(crypto: Arc<dyn crypto::ServerConfig>) -> Arc<dyn crypto::ServerConfig> {
@@ -57,7 +55,7 @@ impl crypto::ServerConfig for Config {
         parameters: &TransportParameters,
     ) -> Box<dyn crypto::Session> {
         let session = self.0.clone().start_session(version, parameters);
-        Box::new(Session { session, budget: Arc::new(Rate::with_burst(PER_SECOND, BURST)) })
+        Box::new(Session { session, budget: Arc::new(Rate::new(PER_SECOND)) })
     }
 }
 
@@ -380,10 +378,8 @@ mod tests {
     fn keys() -> Vec<Box<dyn PacketKey>> {
         let (config, id) = (limit(Arc::new(Plain)), ConnectionId::new(&[]));
         let first = config.initial_keys(1, &id).unwrap().packet.remote;
-        let mut session = Session {
-            session: Box::new(Plain),
-            budget: Arc::new(Rate::with_burst(PER_SECOND, BURST)),
-        };
+        let mut session =
+            Session { session: Box::new(Plain), budget: Arc::new(Rate::new(PER_SECOND)) };
         let mut keys = vec![first, session.initial_keys(&id, Side::Server).packet.remote];
         keys.push(session.early_crypto().unwrap().1);
         for _ in 0..2 {
@@ -412,11 +408,11 @@ mod tests {
     fn further_stream_frames_of_a_connection_have_one_budget() {
         let keys = keys();
         let (mut taken, started) = (0, std::time::Instant::now());
-        for key in keys[1..].iter().cycle().take(2 * BURST as usize / 1000) {
+        for key in keys[1..].iter().cycle().take(2 * PER_SECOND as usize / 1000) {
             taken += if passes(&**key, &SMALL[1].repeat(1008)) { 1000 } else { 0 };
         }
         let later = started.elapsed().as_secs_f64() * f64::from(PER_SECOND);
-        assert!(taken >= BURST && f64::from(taken - BURST) <= later, "{taken} passed");
+        assert!(taken >= PER_SECOND && f64::from(taken - PER_SECOND) <= later, "{taken} passed");
         // Packets with 8 frames pass also without a budget.
         assert!(keys.iter().all(|key| passes(&**key, &SMALL[1].repeat(8))));
     }
