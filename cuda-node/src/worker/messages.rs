@@ -42,14 +42,6 @@ message! {
         request: u64,
     }
 
-    /// The session has the turn for the device, or shall give it back.
-    SetTurn = 0x0704; {
-        /// `true`: work that has stalled goes on. It stalls again when none of it is on the device, and the rest waits, for
-        /// example for bytes of the client. `false`: no more work goes to the device, and the rest stalls. It does not go on
-        /// by itself, until there is a new command or the turn.
-        has_turn: bool,
-    }
-
     /// The supervisor has a connection of the client for this lane. The worker answers with [`Resumed`], and then sends
     /// the events that the client has not received.
     Resume = 0x0703; {
@@ -57,6 +49,14 @@ message! {
         epoch: u32,
         /// The number of the last frame that the client has received.
         received: u64,
+    }
+
+    /// The session has the turn for the device, or shall give it back.
+    SetTurn = 0x0704; {
+        /// `true`: work that has stalled goes on. It stalls again when none of it is on the device, and the rest waits, for
+        /// example for bytes of the client. `false`: no more work goes to the device, and the rest stalls. It does not go on
+        /// by itself, until there is a new command or the turn.
+        has_turn: bool,
     }
 
     /// The answer to [`Resume`].

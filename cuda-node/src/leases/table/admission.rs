@@ -58,8 +58,7 @@ impl LeaseTable {
     }
 
     /// Withdraws a queued request. Returns whether it was in the queue. Leases that it preempts end all the same: their
-    /// clients have been told. A request that was admitted meanwhile has a
-    /// lease; free it.
+    /// clients have been told. A request that was admitted meanwhile has a lease; free it.
     pub fn cancel(&mut self, now: Duration, request: RequestId) -> bool {
         self.advance(now);
         if self.queue.take_where(|waiter| waiter.id == request).is_none() {

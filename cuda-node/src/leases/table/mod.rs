@@ -245,7 +245,7 @@ impl LeaseTable {
     pub fn session_busy(&mut self, now: Duration, lease: LeaseId) -> bool {
         self.advance(now);
         let Some(of) = self.leases.get(&lease) else { return false };
-        let is_active = matches!(of.phase, Phase::Active { .. });
+        let is_active = matches!(of.phase, Phase::Active { .. } | Phase::Draining { .. });
         if of.request.class != Exclusivity::Session || !is_active {
             return false;
         }

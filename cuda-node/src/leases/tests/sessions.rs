@@ -96,6 +96,25 @@ fn the_next_session_runs_after_an_expired_one_is_idle() {
     assert_eq!(node.actions(61), [run(b)]);
 }
 
+/// Work that was held in the worker when the time slice ended. The node has promised it the grace.
+#[test]
+fn work_of_an_expired_session_goes_on_in_a_later_turn_within_the_grace() {
+    let mut node = Node::new(1);
+    let request = LeaseRequest { class: Exclusivity::Session, ..node.ask(50) };
+    let a = node.active_of(0, request);
+    let b = session(&mut node);
+    node.table.session_busy(at(59), a);
+    node.actions(59);
+    node.table.session_busy(at(60), b);
+    assert!(matches!(node.actions(60)[..], [Action::StopAdmission { .. }]));
+    // The session pauses: its work on the device is complete, and its worker wants the turn for the rest.
+    assert!(node.table.session_idle(at(61), a));
+    assert!(node.table.session_busy(at(61), a), "the rest of the work never runs");
+    assert_eq!(node.actions(61), [run(b)]);
+    assert!(node.table.session_idle(at(62), b));
+    assert_eq!(node.actions(62), [run(a)]);
+}
+
 #[test]
 fn a_killed_session_leaves_the_run_queue() {
     let mut node = Node::new(1);

@@ -191,7 +191,8 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
     for command in [F_OFD_SETLK, F_OFD_SETLKW, libc::F_SETLEASE, F_SETDELEG, libc::F_NOTIFY] {
         refuse_if(libc::SYS_fcntl, &[(1, SeccompCmpOp::Eq, command as u64)])?;
     }
-    // More filters, by other calls, the processors of others, and core files.
+    // Calls that add filters, schedule cores for groups of processes, and allow core files: those have all memory of a
+    // process, and a program outside of its cgroup may take them.
     // With core files the kernel writes all memory of a process outside of its cgroup.
     for option in [libc::PR_SET_SECCOMP, libc::PR_SCHED_CORE, libc::PR_SET_DUMPABLE] {
         refuse_if(libc::SYS_prctl, &[(0, SeccompCmpOp::Eq, option as u64)])?;

@@ -317,7 +317,7 @@ impl Confinement {
         // From here on, only restrictions that need no capability.
         report.add(Part::NoNewPrivileges, rustix::thread::set_no_new_privs(true));
         if has_own_user && let Err(error) = limit_threads() {
-            tracing::warn!(%error, "the threads of a worker are not limited");
+            tracing::debug!(%error, "only a cgroup limits the threads of this worker");
         }
         report.add(Part::Files, view.restrict(root.err()));
         report.add(
@@ -351,11 +351,8 @@ const DESCRIPTORS: u64 = 256;
 /// without a pause for other processes.
 const SIGNALS: u64 = 256;
 
-/// Limits the descriptors, the signals and the core files of this process.
+/// Limits the descriptors and the signals of this process.
 fn limit_resources() -> io::Result<()> {
-    // A program that takes core files, as root and outside of the cgroup of the worker, also gets those of a process whose
-    // limit is 0, but not with this one.
-    lower_limit(Resource::Core, 1)?;
     lower_limit(Resource::Nofile, DESCRIPTORS)?;
     lower_limit(Resource::Sigpending, SIGNALS)
 }

@@ -90,7 +90,7 @@ impl Leases {
         let Some(view) = state.table.lease(lease) else { return };
         let (is_session_exclusive, tenant) =
             (view.class == Exclusivity::Session, view.tenant.clone());
-        // Before the client gets the lease: it may go before, and come back.
+        // In this step: the client may disconnect before the answer. If its worker does not start, a refusal follows.
         self.audit.write(&Decision {
             event: "granted",
             tenant: Some(tenant.as_str()),

@@ -48,12 +48,15 @@ use super::{
 /// much ordinary memory again (see `staging`).
 const STAGING: usize = 64 << 20;
 
-/// The maximum number of submissions that the backend has at a time, in a session that takes turns: one of each stream, or
-/// more while there are few streams. They complete before another session has its turn.
+/// The maximum number of submissions that the backend has at a time, in a session that takes turns and has few streams. They
+/// complete before another session has its turn.
 const TURN_BACKLOG: u64 = 256;
 
 /// The maximum number of them that are of one stream.
 const TURN_BACKLOG_OF_STREAM: u64 = 64;
+
+/// The maximum number of submissions of each stream in a session with many streams, most of which may be idle.
+const TURN_BACKLOG_OF_MANY: u64 = 4;
 
 /// The maximum number of retired streams whose work is not complete.
 const RETIRED_LIMIT: usize = 1024;
@@ -303,7 +306,10 @@ impl Engine {
     fn advance(&self, state: &mut State) {
         match state.turn {
             Turn::Has | Turn::GoesOn => {}
-            Turn::GivesBack => return self.settle(state),
+            Turn::GivesBack => {
+                self.create_due_graphs(state);
+                return self.settle(state);
+            }
             Turn::Stalled => return self.want_turn(state),
             Turn::Wanted => return,
         }
@@ -419,7 +425,7 @@ impl Engine {
             return self.backlog;
         }
         let of_stream = TURN_BACKLOG / state.streams.len().max(1) as u64;
-        self.backlog.min(of_stream.clamp(1, TURN_BACKLOG_OF_STREAM))
+        self.backlog.min(of_stream.clamp(TURN_BACKLOG_OF_MANY, TURN_BACKLOG_OF_STREAM))
     }
 
     /// Tries to carry out the first command of a stream.

@@ -53,7 +53,7 @@ pub(super) struct State {
 pub(super) enum Turn {
     #[default]
     Has,
-    /// They may not: another session waits for the turn. When nothing runs on the device, they stall.
+    /// They may not: another session may wait for the turn. When nothing runs on the device, they stall.
     GivesBack,
     /// They may run, after they have stalled. When nothing runs on the device and they wait, they stall again.
     GoesOn,

@@ -345,6 +345,62 @@ fn graph_is_created_when_the_backend_has_loaded_its_modules() {
     assert_eq!(*test.backend.created.lock(), [GRAPH]);
 }
 
+/// A session gave its turn back while a module loads. Its client waits for the graph, and sends no command meanwhile.
+#[test]
+fn graph_of_a_session_without_the_turn_is_created_or_the_turn_is_wanted() {
+    let mut test = Test::new();
+    test.engine.turn(false);
+    test.submit(1, &[], Work::Join);
+    let kind = ImageKind::Ptx;
+    test.command(Command::LoadModule { id: MODULE, kind, hash: [0; 32], bytes: 1 });
+    let content = content_of([kernel()]);
+    test.command(Command::CreateGraph { id: GRAPH, nodes: Content::Inline(&content) });
+    test.command(Command::Request { id: 1, request: Request::GraphReady { graph: GRAPH } });
+    test.engine.drain(1);
+    // The time slice ends while the join is in flight.
+    test.engine.turn(false);
+    test.report_wanted();
+    assert_eq!(test.engine.state.lock().drain, None, "the turn was not given back");
+    test.engine.blob([0; 32], 1, b" ");
+    test.loaded();
+    let is_wanted = test.engine.state.lock().turn == Turn::Wanted;
+    let is_created = *test.backend.created.lock() == [GRAPH];
+    assert!(is_wanted || is_created, "nothing ever creates the graph");
+}
+
+/// The same after a restart of the node: the next node requests the turn back before all else. The content of the graph
+/// arrives on the bulk lane, which needs no turn.
+#[test]
+fn graph_whose_content_arrives_after_a_restart_is_created_or_the_turn_is_wanted() {
+    let test = Test::new();
+    test.engine.turn(false);
+    let content = content_of([Work::Join]);
+    let (transfer, bytes) = (TransferId(5), content.len() as u64);
+    let nodes = Content::Bulk { transfer, bytes };
+    test.command(Command::CreateGraph { id: GRAPH, nodes });
+    test.command(Command::Request { id: 1, request: Request::GraphReady { graph: GRAPH } });
+    test.engine.drain(1);
+    test.engine.turn(false);
+    test.engine.rejoined();
+    test.engine.drain(2);
+    test.arrive(5, &content);
+    let is_wanted = test.engine.state.lock().turn == Turn::Wanted;
+    let is_created = *test.backend.created.lock() == [GRAPH];
+    assert!(is_wanted || is_created, "nothing ever creates the graph");
+}
+
+/// Otherwise each operation waits for the completion of the one before.
+#[test]
+fn stream_of_a_session_with_many_idle_ones_has_several_operations_on_the_device() {
+    let mut test = Test::new();
+    test.engine.turn(false);
+    for id in 3..=300 {
+        test.engine.state.lock().streams.insert(StreamId(id), Stream::default());
+    }
+    (0..10).for_each(|_| _ = test.submit(1, &[], Work::Join));
+    assert_eq!(test.submitted().len() as u64, TURN_BACKLOG_OF_MANY);
+}
+
 #[test]
 fn launch_waits_for_the_preparation_and_other_streams_go_on() {
     let mut test = Test::new();
