@@ -183,7 +183,7 @@ impl Leases {
     }
 
     /// Records that the worker of a lease has exited.
-    async fn ended_lease(
+    pub(super) async fn ended_lease(
         self: &Arc<Self>,
         lease: LeaseId,
         tenant: Option<&Tenant>,
@@ -192,7 +192,17 @@ impl Leases {
         let (event, tenant) = ("ended", tenant.map(Tenant::as_str));
         self.audit.write(&Decision { event, tenant, lease: Some(lease.0), ..Decision::default() });
         // Before the disk, which may be slow: the table fences a device whose worker does not end in time.
-        self.change(|state, now| state.table.worker_gone(now, lease, memory_is_back));
+        let slot = self.change(|state, now| {
+            let slot = state.table.lease(lease).map(|view| view.slot);
+            state.table.worker_gone(now, lease, memory_is_back);
+            slot
+        });
+        // Otherwise the next node knows neither of the fence nor of the lease, and uses memory that may not be free.
+        if let Some(slot) = slot.filter(|_| !memory_is_back)
+            && self.write_fence(slot).await.is_err()
+        {
+            return;
+        }
         self.forget(lease).await;
     }
 }

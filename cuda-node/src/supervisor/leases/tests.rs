@@ -974,6 +974,31 @@ async fn fence_is_not_written_after_its_end() {
     }
 }
 
+/// Otherwise the next node knows neither of the fence nor of the lease.
+#[tokio::test]
+async fn record_of_a_lease_stays_whose_fence_is_not_written() {
+    for can_write in [true, false] {
+        let state = TempDir::new().unwrap();
+        let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+        let device = device(CpuProvider::default());
+        let leases =
+            Leases::new(table(), key(), vec![device], limits(), Audit::default(), Some(folder));
+        let (lease, _) = starting(&leases, &client("alice"));
+        let [record, fenced] = [format!("leases/{lease}"), "fenced".into()]
+            .map(|name| state.path().join("state").join(name));
+        std::fs::write(&record, "").unwrap();
+        if !can_write {
+            std::fs::remove_dir(&fenced).unwrap();
+            std::fs::write(&fenced, "").unwrap();
+        }
+        leases.change(|state, now| state.table.free(now, lease)).unwrap();
+        leases.ended_lease(lease, None, false).await;
+        assert!(leases.change(|state, _| state.table.slots().any(|slot| slot.is_fenced)));
+        assert_eq!((record.exists(), fenced.is_file()), (!can_write, !can_write));
+        assert!(!can_write || names(&fenced).len() == 1);
+    }
+}
+
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
