@@ -22,7 +22,7 @@ use cuda_lease::authority::Fingerprint;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::{leases::KeptLease, process::WorkerRecord};
+use crate::{leases::KeptLease, process::WorkerRecord, worker::PROTOCOL};
 
 /// The time in which the folder of a node that was killed is free.
 const HANDOVER: Duration = Duration::from_secs(2);
@@ -53,6 +53,9 @@ pub(super) struct StateFolder {
 pub(super) struct LeaseRecord {
     pub(super) lease: KeptLease,
     pub(super) worker: WorkerRecord,
+    /// The version of the worker's messages, from 1 on.
+    #[serde(default)]
+    pub(super) protocol: u32,
     pub(super) is_detached: bool,
     pub(super) is_confirmed: bool,
     owner: Option<[u8; 32]>,
@@ -70,8 +73,9 @@ impl LeaseRecord {
         owner: Option<Fingerprint>,
         epoch: Option<u32>,
     ) -> Self {
+        let (protocol, at) = (PROTOCOL, since_boot());
         let owner = owner.map(|owner| *owner.as_bytes());
-        Self { lease, worker, is_detached, is_confirmed, owner, epoch, at: since_boot() }
+        Self { lease, worker, protocol, is_detached, is_confirmed, owner, epoch, at }
     }
 
     /// The key of the client that acquired or last renewed the lease.

@@ -15,6 +15,9 @@ use cuda_lease::{
 
 use crate::metrics::Histogram;
 
+/// The version of these messages, which counts their changes. A node cannot use a worker of an earlier node with another one.
+pub const PROTOCOL: u32 = 1;
+
 message! {
     /// The first frame to a worker: the limits of its lease.
     Assign = 0x0700; {

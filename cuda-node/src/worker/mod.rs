@@ -32,8 +32,8 @@ mod staging;
 mod telemetry;
 
 pub use messages::{
-    Assign, Drain, Drained, Measured, NeedCode, Ready, Resume, Resumed, SetTurn, WantTurn,
-    WorkerBlob,
+    Assign, Drain, Drained, Measured, NeedCode, PROTOCOL, Ready, Resume, Resumed, SetTurn,
+    WantTurn, WorkerBlob,
 };
 pub(crate) use run::host_memory;
 pub use run::run;

@@ -23,7 +23,7 @@ use crate::{
         streams::Refusal,
         workers::{LeftProcess, WorkerHandle},
     },
-    worker::Assign,
+    worker::{Assign, PROTOCOL},
 };
 
 /// The time without progress after which a worker that an earlier node has left does not end.
@@ -267,7 +267,17 @@ impl Leases {
             tracing::error!(lease, %device, %error, "the worker of an earlier node has unknown memory");
             self.fence(device);
         });
-        taken.ok()
+        let mut worker = taken.ok()?;
+        if record.protocol != PROTOCOL {
+            tracing::error!(
+                lease,
+                version = record.protocol,
+                own = PROTOCOL,
+                "the worker of a node of another version is killed"
+            );
+            (worker.lanes, worker.jobs) = (None, None);
+        }
+        Some(worker)
     }
 
     /// Ends a lease that the table does not have. A device whose worker does not end, because the driver holds it, or

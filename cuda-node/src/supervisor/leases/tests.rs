@@ -51,7 +51,7 @@ use crate::{
         tenants::Tenants,
         workers::{Gpu, Launcher, LeftProcess, ProcessLauncher, Workers},
     },
-    worker::Ready,
+    worker::{PROTOCOL, Ready},
 };
 
 /// The longest wait for a state. A test that waits longer has found a bug.
@@ -313,6 +313,26 @@ async fn lease_that_expired_while_no_node_ran_ends() {
     leases.restore(left_with(left, left_process(&sleeping))).await;
     tokio::time::timeout(LONG, ended(&leases)).await.expect("the lease does not end");
     assert!(!leases.change(|state, _| is_fenced(state)), "the device is out of service");
+}
+
+/// Otherwise its messages mean something else, or nothing.
+#[tokio::test]
+async fn lease_whose_worker_has_another_version_ends() {
+    for (version, goes_on) in [(PROTOCOL, true), (PROTOCOL + 1, false), (0, false)] {
+        let device = device(CpuProvider::default());
+        let leases = Leases::new(table(), key(), vec![device], limits(), Audit::default(), None);
+        let of_version = |record: &mut serde_json::Value| record["protocol"] = version.into();
+        let left = LeftState { leases: vec![left_record(of_version)], ..LeftState::default() };
+        let sleeping = WorkerLauncher::new("/bin/sleep").argument("1000");
+        leases.restore(left_with(left, left_process(&sleeping))).await;
+        if goes_on {
+            let states = leases
+                .change(|state, _| state.table.leases().map(|of| of.state).collect::<Vec<_>>());
+            assert_eq!(states, [LeaseState::Active]);
+        } else {
+            tokio::time::timeout(LONG, ended(&leases)).await.expect("the lease does not end");
+        }
+    }
 }
 
 /// The call ends the leases that have expired, and starts tasks for that.
