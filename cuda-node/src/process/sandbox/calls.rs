@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use rustix::process::Pid;
 use seccompiler::{
-    BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
-    SeccompFilter, SeccompRule, TargetArch, apply_filter, sock_filter,
+    BackendError, BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp,
+    SeccompCondition, SeccompFilter, SeccompRule, TargetArch, apply_filter, sock_filter,
 };
 
 /// The number of the last system call that a worker can use: `file_setattr` of Linux 6.17, on all architectures that
@@ -161,10 +161,9 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> =
         REFUSED.iter().map(|call| (*call, Vec::new())).collect();
     let mut refuse_if = |call, conditions: &[(u8, SeccompCmpOp, u64)]| -> Result<(), Error> {
-        let conditions = conditions.iter().map(|(argument, operator, value)| {
-            let length = SeccompCmpArgLen::Dword;
-            SeccompCondition::new(*argument, length, operator.clone(), *value)
-        });
+        let conditions = conditions.iter();
+        let conditions =
+            conditions.map(|(argument, operator, value)| is(*argument, operator.clone(), *value));
         let rule = SeccompRule::new(conditions.collect::<Result<_, _>>()?)?;
         refused.entry(call).or_default().push(rule);
         Ok(())
@@ -193,7 +192,6 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
     }
     // Calls that add filters, schedule cores for groups of processes, and allow core files: those have all memory of a
     // process, and a program outside of its cgroup may take them.
-    // With core files the kernel writes all memory of a process outside of its cgroup.
     for option in [libc::PR_SET_SECCOMP, libc::PR_SCHED_CORE, libc::PR_SET_DUMPABLE] {
         refuse_if(libc::SYS_prctl, &[(0, SeccompCmpOp::Eq, option as u64)])?;
     }
@@ -252,9 +250,7 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
     let is_long = || SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Gt, MEMORY);
     refused.insert(libc::SYS_mincore, vec![SeccompRule::new(vec![is_long()?])?]);
     let advice = |advice: libc::c_int| {
-        let (length, operator) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
-        let is = SeccompCondition::new(2, length, operator, advice as u64)?;
-        SeccompRule::new(vec![is_long()?, is])
+        SeccompRule::new(vec![is_long()?, is(2, SeccompCmpOp::Eq, advice as u64)?])
     };
     let kinds = [libc::MADV_FREE, libc::MADV_COLD, libc::MADV_PAGEOUT];
     let rules = kinds.into_iter().map(advice).collect::<Result<_, _>>()?;
@@ -269,14 +265,17 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
     apply_filter(&program)
 }
 
+/// A condition for the lower half of an argument.
+fn is(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
+}
+
 /// A filter with which locks of parts of files succeed and have no effect. A file may have millions of them, and the kernel
 /// lists them without a pause for other processes. The driver locks the index of its cache, which only this process uses, and
 /// has no cache if that is refused.
 fn ignore_locks(processor: TargetArch) -> Result<BpfProgram, Error> {
-    let rule = |command: libc::c_int| {
-        let (length, operator) = (SeccompCmpArgLen::Dword, SeccompCmpOp::Eq);
-        SeccompRule::new(vec![SeccompCondition::new(1, length, operator, command as u64)?])
-    };
+    let rule =
+        |command: libc::c_int| SeccompRule::new(vec![is(1, SeccompCmpOp::Eq, command as u64)?]);
     let rules = [libc::F_SETLK, libc::F_SETLKW].into_iter().map(rule).collect::<Result<_, _>>()?;
     let (calls, nothing) = (BTreeMap::from([(libc::SYS_fcntl, rules)]), SeccompAction::Errno(0));
     Ok(SeccompFilter::new(calls, SeccompAction::Allow, nothing, processor)?.try_into()?)
