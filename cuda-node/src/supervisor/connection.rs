@@ -20,7 +20,7 @@ use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 
 use super::{
     leases::{Client, Leases},
-    streams::{End, FrameStream, Refusal, logged, refuse, send_reply},
+    streams::{End, FrameStream, Refusal, disconnect, refuse, send_reply},
     submit,
     tenants::Counted,
 };
@@ -112,10 +112,7 @@ pub(super) async fn serve(
             },
             Some(ended) = streams.join_next() => match ended {
                 Ok(Err(end @ (End::Broken(_) | End::Stalled))) => {
-                    let (connection, end) = (&connection.connection, end.to_string());
-                    let peer = connection.remote_address();
-                    tracing::info!(end = logged(&end), %peer, "a client was disconnected");
-                    connection.close(transport::BROKEN, end.as_bytes());
+                    disconnect(&connection.connection, &end.to_string());
                     break;
                 }
                 _ => continue,

@@ -7,6 +7,8 @@ use std::{
 
 use cuda_lease::internals::transport;
 
+use super::streams::disconnect;
+
 /// The time between two looks at the memory of a connection that has ended.
 const LOOK: Duration = Duration::from_millis(250);
 
@@ -42,9 +44,7 @@ impl ConnectionMemory {
                 let reason = format!(
                     "the client has retired {retired} ids of its connection, the limit is {RETIRED_IDS}; connect again"
                 );
-                let peer = connection.remote_address();
-                tracing::info!(reason, %peer, "a client was disconnected");
-                return connection.close(transport::BROKEN, reason.as_bytes());
+                return disconnect(&connection, &reason);
             }
         }
     }

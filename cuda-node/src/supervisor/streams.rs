@@ -3,8 +3,12 @@
 use std::{io, time::Duration};
 
 use bytes::{BufMut, Bytes};
-use cuda_lease::wire::{
-    FRAME_LIMIT, Frame, FrameBuffer, HEADER_BYTES, Header, Reader, Refused, WireError, put_frame,
+use cuda_lease::{
+    internals::transport,
+    wire::{
+        FRAME_LIMIT, Frame, FrameBuffer, HEADER_BYTES, Header, Reader, Refused, WireError,
+        put_frame,
+    },
 };
 use quinn::{RecvStream, SendStream};
 use tokio::{
@@ -34,6 +38,13 @@ const LOGGED: usize = 512;
 /// Cuts a text of a client or a worker for the log. A field of type `&str` is logged with escaped control characters.
 pub(super) fn logged(text: &str) -> &str {
     text_prefix(text, LOGGED)
+}
+
+/// Closes a connection whose client breaks the protocol or a limit.
+pub(super) fn disconnect(connection: &quinn::Connection, reason: &str) {
+    let peer = connection.remote_address();
+    tracing::info!(reason = logged(reason), %peer, "a client was disconnected");
+    connection.close(transport::BROKEN, reason.as_bytes());
 }
 
 /// A refusal: its status and its message.
