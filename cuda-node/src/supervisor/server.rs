@@ -129,8 +129,7 @@ impl DeviceOptions {
 
     /// Creates the options for a device with workers that are processes.
     pub fn process(launcher: WorkerLauncher) -> Self {
-        let launcher =
-            ProcessLauncher { launcher, gpu: None, jit_cache: None, sandbox: Arc::default() };
+        let launcher = ProcessLauncher::new(launcher, None, None);
         Self { spares: 1, ..Self::new(Launcher::Process(Box::new(launcher))) }
     }
 
@@ -147,8 +146,7 @@ impl DeviceOptions {
         let jit_cache = Some(kernels.clone());
         let files = gpu.device_files.clone().map_or(DeviceFiles::AllGpus, DeviceFiles::These);
         let launcher = launcher.devices(files);
-        let launcher =
-            ProcessLauncher { launcher, gpu: Some(observed), jit_cache, sandbox: Arc::default() };
+        let launcher = ProcessLauncher::new(launcher, Some(observed), jit_cache);
         let name = match gpu.kind {
             GpuKind::Whole => format!("cuda:{}", gpu.index),
             _ => gpu.uuid.to_string(),

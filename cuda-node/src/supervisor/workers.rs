@@ -195,11 +195,11 @@ pub(super) enum Launcher {
 pub(super) struct ProcessLauncher {
     pub(super) launcher: WorkerLauncher,
     /// The GPU of the worker, if its memory can be observed.
-    pub(super) gpu: Option<Gpu>,
+    gpu: Option<Gpu>,
     /// The caches of compiled kernels, of a worker with a GPU.
-    pub(super) jit_cache: Option<JitCache>,
+    jit_cache: Option<JitCache>,
     /// The sandbox of the first worker.
-    pub(super) sandbox: Arc<OnceLock<SandboxReport>>,
+    sandbox: Arc<OnceLock<SandboxReport>>,
 }
 
 impl Launcher {
@@ -264,6 +264,14 @@ impl Launcher {
 pub(super) type LeftProcess = (WorkerProcess, process::Result<SupervisorEnds>);
 
 impl ProcessLauncher {
+    pub(super) fn new(
+        launcher: WorkerLauncher,
+        gpu: Option<Gpu>,
+        jit_cache: Option<JitCache>,
+    ) -> Self {
+        Self { launcher, gpu, jit_cache, sandbox: Arc::default() }
+    }
+
     async fn launch(&self) -> Result<(SupervisorEnds, Body)> {
         let mut launcher = self.launcher.clone();
         if let Some(gpu) = &self.gpu {

@@ -648,6 +648,17 @@ fn sessions_take_turns_after_a_restart() {
     }
 }
 
+/// Checks the lease of a session that takes turns, which needs its turn within this time.
+async fn check_within(limit: Duration, lease: Lease) -> Lease {
+    let (sender, checked) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || {
+        check(&lease);
+        _ = sender.send(lease);
+    });
+    let checked = tokio::time::timeout(limit, checked).await;
+    checked.expect("the other session has no turn").expect("the check fails")
+}
+
 /// Requests a lease whose session takes turns, and attaches its commands.
 async fn session_in_turns(client: &mut RawClient) -> (u64, Bytes, Stream) {
     client.send(&Allocate { exclusivity: Exclusivity::Session, ..request() }).await;
@@ -691,13 +702,7 @@ fn session_without_a_reader_gives_up_its_turn(resumes: bool) {
             stream.frame(Attach::OPCODE, 0, 0, |out| attach.encode(out)).await;
             resumed = Some((tight, stream));
         }
-        let (sender, done) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            check(&other);
-            _ = sender.send(());
-        });
-        let done = tokio::task::spawn_blocking(move || done.recv_timeout(LONG)).await.unwrap();
-        assert!(done.is_ok(), "the other session has no turn");
+        check_within(LONG, other).await;
         drop(resumed);
     });
 }
@@ -1133,13 +1138,7 @@ fn session_whose_client_takes_its_events_slowly_gives_up_its_turn() {
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         });
-        let (sender, done) = std::sync::mpsc::channel();
-        std::thread::spawn(move || {
-            check(&other);
-            _ = sender.send(());
-        });
-        let done = tokio::task::spawn_blocking(move || done.recv_timeout(LONG)).await.unwrap();
-        assert!(done.is_ok(), "the other session has no turn");
+        check_within(LONG, other).await;
         slow.abort();
     });
 }
@@ -1167,21 +1166,11 @@ fn session_that_waits_for_its_client_gives_up_its_turn() {
             let submit = Command::Submit { ticket: ticket(number + 2), after, step };
             command(&mut commands, number + 3, submit).await;
         }
-        let checks = |other: Lease| async {
-            let checked = tokio::task::spawn_blocking(move || {
-                check(&other);
-                other
-            });
-            tokio::time::timeout(LONG, checked)
-                .await
-                .expect("the other session has no turn")
-                .unwrap()
-        };
         // The upload waits for its bytes.
-        let other = checks(other).await;
+        let other = check_within(LONG, other).await;
         // A node takes over sessions that wait.
         node.restart(Signal::KILL);
-        let other = checks(other).await;
+        let other = check_within(LONG, other).await;
         let client = RawClient::connect(&node.address).await;
         let resume = |lane, received| {
             let is_resumed = lane == Lane::Commands;
@@ -1209,7 +1198,7 @@ fn session_that_waits_for_its_client_gives_up_its_turn() {
             taken
         };
         while take(&mut bulk, &mut received).await < 16 * BYTES {}
-        checks(other).await;
+        check_within(LONG, other).await;
         loop {
             bulk.frame(Ack::OPCODE, 0, 0, |out| Ack { received }.encode(out)).await;
             if take(&mut bulk, &mut received).await == READS * BYTES {

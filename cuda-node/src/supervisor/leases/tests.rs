@@ -172,7 +172,7 @@ fn gpu_device(
     jit_cache: Option<JitCache>,
 ) -> LeasedDevice {
     let gpu = Gpu { monitor: Arc::new(monitor), uuid: GpuUuid::new("GPU-0") };
-    let launcher = ProcessLauncher { launcher, gpu: Some(gpu), jit_cache, sandbox: Arc::default() };
+    let launcher = ProcessLauncher::new(launcher, Some(gpu), jit_cache);
     let mut device = device(CpuProvider::default());
     device.workers = Workers::new(Launcher::Process(Box::new(launcher)), 0);
     device
@@ -285,7 +285,7 @@ fn left_record(change: impl FnOnce(&mut serde_json::Value)) -> LeaseRecord {
     serde_json::from_value(record).unwrap()
 }
 
-/// What an earlier node has left: one lease, with this worker.
+/// The leases of an earlier node: one, with this worker.
 fn left_with(left: LeftState, worker: process::Result<LeftProcess>) -> LeftLeases {
     let worker = Mutex::new(Some(worker));
     LeftLeases::new(left, |_| worker.lock().take().unwrap())
@@ -296,12 +296,7 @@ fn left_with(left: LeftState, worker: process::Result<LeftProcess>) -> LeftLease
 async fn lease_that_expired_while_no_node_ran_ends() {
     let mut device = device(CpuProvider::default());
     let sleeping = WorkerLauncher::new("/bin/sleep").argument("1000");
-    let launcher = ProcessLauncher {
-        launcher: sleeping.clone(),
-        gpu: None,
-        jit_cache: None,
-        sandbox: Arc::default(),
-    };
+    let launcher = ProcessLauncher::new(sleeping.clone(), None, None);
     device.workers = Workers::new(Launcher::Process(Box::new(launcher)), 0);
     let config = TableConfig { grace: Duration::ZERO, ..TableConfig::default() };
     let table = table_with(config);
@@ -425,6 +420,13 @@ async fn lease_that_ends_while_its_worker_starts_keeps_its_place_until_the_worke
     tokio::time::timeout(LONG, ended).await.expect("the lease does not end");
 }
 
+/// A folder, and the state of a node in its folder `state`.
+fn state_folder() -> (TempDir, StateFolder) {
+    let state = TempDir::new().unwrap();
+    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    (state, folder)
+}
+
 /// A lease whose worker starts, and a token of it.
 fn starting(leases: &Arc<Leases>, client: &Client) -> (LeaseId, Token) {
     let lease = leases.change(|state, now| {
@@ -493,8 +495,7 @@ fn token_that_the_node_signed_for_a_lease_of_another_tenant_is_refused() {
 /// A tenant with many changes that wait for a slow disk delays another one by no more than one of them.
 #[tokio::test]
 async fn records_of_a_tenant_wait_for_each_other() {
-    let state = TempDir::new().unwrap();
-    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let (_state, folder) = state_folder();
     let leases = leases(table(), Some(folder));
     // The disk is busy meanwhile.
     let busy = leases.folder.clone().unwrap().lock_owned().await;
@@ -529,8 +530,7 @@ async fn records_of_a_tenant_wait_for_each_other() {
 /// A tenant that ends a lease again and again while its worker ends delays another one by no more than two of the records.
 #[tokio::test]
 async fn ends_of_a_tenant_wait_for_each_other() {
-    let state = TempDir::new().unwrap();
-    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let (_state, folder) = state_folder();
     let (slow, is_slow) = mpsc::channel();
     let device = slow_device(is_slow);
     let leases =
@@ -569,8 +569,7 @@ async fn ends_of_a_tenant_wait_for_each_other() {
 /// The client closes its connection while the end waits for the disk. The lease would go on after a restart of the node.
 #[tokio::test]
 async fn end_of_a_lease_whose_client_has_gone_is_written() {
-    let state = TempDir::new().unwrap();
-    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let (state, folder) = state_folder();
     // The worker does not end.
     let (slow, is_slow) = mpsc::channel();
     let device = slow_device(is_slow);
@@ -595,8 +594,7 @@ async fn end_of_a_lease_whose_client_has_gone_is_written() {
 /// The memory of a lease is free when its worker has ended, also if the disk is slow. Otherwise the device is fenced.
 #[tokio::test]
 async fn slow_disk_does_not_delay_the_end_of_a_lease() {
-    let state = TempDir::new().unwrap();
-    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let (_state, folder) = state_folder();
     let leases = leases(table(), Some(folder));
     let _busy = leases.folder.clone().unwrap().lock_owned().await;
     leases.change(|state, now| {
@@ -617,8 +615,7 @@ async fn slow_disk_does_not_delay_the_end_of_a_lease() {
 /// The connection of a client ends while its renewal waits for the disk. The node may not have another token for it.
 #[tokio::test]
 async fn renewal_whose_client_is_gone_costs_no_token() {
-    let state = TempDir::new().unwrap();
-    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let (_state, folder) = state_folder();
     let config = TableConfig { generation_overlap: Duration::ZERO, ..TableConfig::default() };
     let leases = leases(table_with(config), Some(folder));
     let _busy = leases.folder.clone().unwrap().lock_owned().await;
@@ -637,8 +634,7 @@ async fn renewal_whose_client_is_gone_costs_no_token() {
 /// key, which the audit log has to state.
 #[tokio::test]
 async fn new_key_of_a_renewal_whose_client_has_gone_is_in_the_audit_log() {
-    let state = TempDir::new().unwrap();
-    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let (state, folder) = state_folder();
     let path = state.path().join("audit");
     let audit = Audit::append_to(&path).unwrap();
     let leases = Leases::new(table(), key(), Vec::new(), limits(), audit, Some(folder));
@@ -682,8 +678,7 @@ async fn new_key_of_a_repeated_request_is_in_the_audit_log() {
 /// its memory until it expires.
 #[tokio::test]
 async fn lease_whose_client_goes_before_the_answer_is_in_the_audit_log_with_its_tenant() {
-    let state = TempDir::new().unwrap();
-    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let (state, folder) = state_folder();
     let path = state.path().join("audit");
     let audit = Audit::append_to(&path).unwrap();
     let device = device(CpuProvider::default());
@@ -750,8 +745,7 @@ async fn request_that_has_waited_is_not_granted_without_the_audit_log() {
 /// The operator ends hostile leases also while the disk hangs, and while other programs keep the socket.
 #[tokio::test]
 async fn commands_of_the_operator_do_not_wait_for_each_other() {
-    let state = TempDir::new().unwrap();
-    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let (state, folder) = state_folder();
     let leases = leases(table(), Some(folder));
     let _busy = leases.folder.clone().unwrap().lock_owned().await;
     let path = state.path().join("operator");
@@ -784,8 +778,7 @@ async fn commands_of_the_operator_do_not_wait_for_each_other() {
 /// If the node is killed, the next one finds the record and writes the end of the lease.
 #[tokio::test]
 async fn record_stays_until_the_audit_log_has_the_end() {
-    let state = TempDir::new().unwrap();
-    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let (state, folder) = state_folder();
     let fifo = state.path().join("fifo");
     assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let audit = Audit::append_to(&fifo).unwrap();
@@ -902,8 +895,7 @@ async fn client_with_many_broken_streams_is_one_line_of_the_log() {
 /// Otherwise a lease that was preempted goes on after a restart of the node.
 #[tokio::test]
 async fn end_that_a_preemption_announces_is_written() {
-    let state = TempDir::new().unwrap();
-    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let (state, folder) = state_folder();
     let mut table = table_with(TableConfig { preempt: true, ..TableConfig::default() });
     table.set_quotas(Quotas::parse("[defaults]\nmax_priority = 9\n").unwrap());
     let leases = leases(table, Some(folder));
@@ -945,8 +937,7 @@ async fn largest_backlogs_of_a_tenant_have_a_sum() {
 /// The answer says what has happened, although the disk does not have it.
 #[tokio::test]
 async fn end_that_cannot_be_written_is_reported() {
-    let state = TempDir::new().unwrap();
-    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let (state, folder) = state_folder();
     let path = state.path().join("audit");
     let audit = Audit::append_to(&path).unwrap();
     let leases = Leases::new(table(), key(), Vec::new(), limits(), audit, Some(folder));
@@ -973,8 +964,7 @@ async fn end_that_cannot_be_written_is_reported() {
 /// Otherwise the device is fenced again after a restart of the node.
 #[tokio::test]
 async fn fence_is_not_written_after_its_end() {
-    let state = TempDir::new().unwrap();
-    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let (state, folder) = state_folder();
     let (device, path) = (device(CpuProvider::default()), state.path().join("audit"));
     let (audit, address) = (Audit::append_to(&path).unwrap(), device.info.address.clone());
     let leases = Leases::new(table(), key(), vec![device], limits(), audit, Some(folder));
@@ -998,8 +988,7 @@ async fn fence_is_not_written_after_its_end() {
 #[tokio::test]
 async fn record_of_a_lease_stays_whose_fence_is_not_written() {
     for can_write in [true, false] {
-        let state = TempDir::new().unwrap();
-        let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+        let (state, folder) = state_folder();
         let device = device(CpuProvider::default());
         let leases =
             Leases::new(table(), key(), vec![device], limits(), Audit::default(), Some(folder));
