@@ -12,8 +12,8 @@ use tokio::{
 
 use crate::supervisor::streams::{End, STALL};
 
-/// The rest of the time, or `None` while the session keeps the turn from nobody. It counts while events wait for the client,
-/// on all connections together, so that a long kernel ends no connection.
+/// The rest of the time, or `None` while the session does not have to give its turn back. It counts while events wait for the
+/// client, on all connections together, so that a long kernel ends no connection.
 pub(super) struct DrainTime(watch::Sender<Option<Duration>>);
 
 impl Default for DrainTime {

@@ -495,7 +495,7 @@ impl Turns {
         goes_on
     }
 
-    /// What the worker has to know.
+    /// The messages that wait for the worker.
     fn messages(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut state = self.state.lock();
