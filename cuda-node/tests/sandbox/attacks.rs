@@ -180,9 +180,9 @@ fn attack_all(targets: &Targets) -> Vec<(&'static str, io::Result<()>)> {
         ("watch_all_that_a_user_may", watch_all_that_a_user_may()),
         ("open_many_descriptors_in_threads", open_many_descriptors_in_threads()),
         ("start_thread_with_own_descriptors", start_thread_with_own_descriptors()),
-        ("lock_open_file", lock_file(libc::F_OFD_SETLK)),
-        ("lock_parts_of_a_file", lock_file(libc::F_SETLK)),
-        ("wait_for_parts_of_a_file", lock_file(libc::F_SETLKW)),
+        ("lock_open_file", lock_file(&targets.own_cache, libc::F_OFD_SETLK)),
+        ("lock_parts_of_a_file", lock_file(&targets.own_cache, libc::F_SETLK)),
+        ("wait_for_parts_of_a_file", lock_file(&targets.own_cache, libc::F_SETLKW)),
         ("list_locks", fs::File::open("/proc/locks").map(drop)),
         ("look_into_file_systems", look_into_file_systems()),
         ("dump_memory", dump_memory()),
@@ -209,6 +209,21 @@ fn attack_all(targets: &Targets) -> Vec<(&'static str, io::Result<()>)> {
         ("type_into_terminal", call(libc::SYS_ioctl, [0, libc::TIOCSTI as i64, 0, 0, 0])),
         ("become_user_0", become_user_0()),
         ("use_unknown_call", call(100_000, [0, 0, 0, 0, 0])),
+        (
+            "lease_file",
+            control_file(&targets.own_cache.join("kernel"), libc::F_SETLEASE, libc::F_WRLCK),
+        ),
+        ("watch_folder", control_file(&targets.own_cache, libc::F_NOTIFY, 1 /* DN_ACCESS */)),
+        ("enlarge_pipe", enlarge_pipe()),
+        ("ask_file_system", ask_file_system(&targets.own_cache)),
+        ("watch_files", call(libc::SYS_inotify_init1, [0, 0, 0, 0, 0])),
+        ("schedule_cores", call(libc::SYS_prctl, [libc::PR_SCHED_CORE.into(), 0, 0, 0, 1])),
+        ("use_semaphores", call(libc::SYS_semop, [0, 0, 0, 0, 0])),
+        ("use_messages", call(libc::SYS_msgsnd, [0, 0, 0, 0, 0])),
+        ("create_timer", call(libc::SYS_timer_create, [0, 0, 0, 0, 0])),
+        ("create_nameless_file", call(libc::SYS_memfd_create, [0, 0, 0, 0, 0])),
+        ("interrupt_all_processors", call(libc::SYS_membarrier, [i64::MAX, 0, 0, 0, 0])),
+        ("move_pages", call(libc::SYS_mbind, [0, 4096, 0, 0, 0])),
         ("read_past_the_page_cache", read_past_the_page_cache()),
         ("give_up_much_memory", give_up_much_memory()),
         // The last one: its threads may count for a while after their end.
@@ -500,8 +515,8 @@ fn start_thread_with_own_descriptors() -> io::Result<()> {
 /// when it is closed, which no signal shortens. And the kernel lists the locks of a process in `/proc/self/fdinfo` without a
 /// pause for other threads: with 60,000 locks, four threads that read the list kept two processors from all other processes
 /// for a second at a time. The driver locks its cache: a call that has no effect may succeed.
-fn lock_file(command: libc::c_int) -> io::Result<()> {
-    let file = rustix::fs::memfd_create(c"locks", rustix::fs::MemfdFlags::empty())?;
+fn lock_file(folder: &Path, command: libc::c_int) -> io::Result<()> {
+    let file = fs::File::create(folder.join("locks"))?;
     // SAFETY: zeros are valid, and the kernel reads the lock.
     let locked = unsafe {
         let mut lock: libc::flock = std::mem::zeroed();
@@ -513,6 +528,36 @@ fn lock_file(command: libc::c_int) -> io::Result<()> {
     }
     let state = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd()))?;
     if state.contains("lock:") { Ok(()) } else { Err(refused("the file has no lock")) }
+}
+
+/// Opens a file or a folder, and controls it with a command that takes a number.
+fn control_file(path: &Path, command: libc::c_int, number: libc::c_int) -> io::Result<()> {
+    let file = fs::File::open(path)?;
+    // SAFETY: the command takes a number.
+    match unsafe { libc::fcntl(file.as_raw_fd(), command, number) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Enlarges a pipe, whose memory counts for its user.
+fn enlarge_pipe() -> io::Result<()> {
+    let (_reader, writer) = io::pipe()?;
+    // SAFETY: the command takes a number.
+    match unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETPIPE_SZ, 1 << 17) } {
+        ..0 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a request of the file system: those with more effect have the same form.
+fn ask_file_system(folder: &Path) -> io::Result<()> {
+    let folder = fs::File::open(folder)?;
+    match rustix::fs::ioctl_getflags(&folder) {
+        // The file system does not have it.
+        Ok(_) | Err(rustix::io::Errno::NOTTY | rustix::io::Errno::OPNOTSUPP) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Adds a filter to a socket. The code of all filters of all users together has a limit, beyond which no other worker gets

@@ -30,7 +30,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const USER: u32 = 64_321;
 
 /// The attacks that succeed on every machine if there is no sandbox.
-const CERTAIN: [&str; 47] = [
+const CERTAIN: [&str; 53] = [
     "add_filter",
     "add_filter_by_setting",
     "add_filter_to_socket",
@@ -38,16 +38,20 @@ const CERTAIN: [&str; 47] = [
     "connect_to_abstract_socket",
     "connect_to_network",
     "connect_to_operator_socket",
+    "ask_file_system",
     "change_other_cache",
     "climb_to_other_cache",
     "create_file_at_home",
+    "create_nameless_file",
     "create_temporary_file",
     "daemon",
     "dump_memory",
     "end_other_worker",
+    "enlarge_pipe",
     "find_secret_in_environment",
     "give_up_much_memory",
     "keep_many_signals",
+    "lease_file",
     "limit_supervisor",
     "lock_open_file",
     "lock_parts_of_a_file",
@@ -78,6 +82,8 @@ const CERTAIN: [&str; 47] = [
     "wait_for_a_disk",
     "wait_for_all_disks",
     "watch_all_that_a_user_may",
+    "watch_files",
+    "watch_folder",
 ];
 
 /// Attacks on the memory of the supervisor. The security module Yama also refuses them.
@@ -87,35 +93,47 @@ const TRACING: [&str; 3] =
 /// Attempts that only the filter of system calls refuses. In these tests they reach nothing outside of the sandbox: they
 /// change the namespaces of the worker, use parts of the kernel, wait for disks, use sockets of the worker, or need a
 /// terminal.
-const FILTERED: [&str; 28] = [
+const FILTERED: [&str; 40] = [
     "add_filter",
     "add_filter_by_setting",
     "add_filter_to_socket",
     "add_rules_for_files",
+    "ask_file_system",
     "become_root",
     "change_root",
+    "create_nameless_file",
+    "create_timer",
     "daemon",
     "dump_memory",
+    "enlarge_pipe",
     "find_descriptors",
     "give_up_much_memory",
+    "interrupt_all_processors",
+    "lease_file",
     "lock_open_file",
     "lock_parts_of_a_file",
-    "wait_for_parts_of_a_file",
     "look_at_much_memory",
-    "read_past_the_page_cache",
+    "move_pages",
     "open_many_descriptors_in_threads",
+    "read_past_the_page_cache",
+    "schedule_cores",
     "send_descriptor",
     "send_many_messages",
     "start_thread_with_own_descriptors",
-    "use_asynchronous_requests",
     "type_into_terminal",
+    "use_asynchronous_requests",
     "use_bpf",
     "use_io_uring",
     "use_keyring",
+    "use_messages",
     "use_perf",
+    "use_semaphores",
     "use_userfaultfd",
     "wait_for_a_disk",
     "wait_for_all_disks",
+    "wait_for_parts_of_a_file",
+    "watch_files",
+    "watch_folder",
 ];
 
 /// Attacks on what is not protected by files of their own user, but by namespaces or filters.

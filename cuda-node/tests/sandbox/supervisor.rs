@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs::{self, Permissions},
-    io::{Read as _, Write as _},
+    io::{self, Read as _, Write as _},
     net::TcpListener,
     os::{
         fd::AsRawFd as _,
@@ -161,12 +161,15 @@ pub fn filler() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Takes shared memory.
+/// Takes shared memory, which `RLIMIT_DATA` does not count.
 pub fn take_memory(bytes: usize) {
-    let memory = rustix::fs::memfd_create(c"memory", rustix::fs::MemfdFlags::empty()).unwrap();
-    let mut memory = fs::File::from(memory);
-    for _ in 0..bytes >> 20 {
-        memory.write_all(&[1; 1 << 20]).unwrap();
+    let (access, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+    // SAFETY: the mapping is new, and all of it is written.
+    unsafe {
+        let memory = libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0);
+        assert_ne!(memory, libc::MAP_FAILED, "{}", io::Error::last_os_error());
+        memory.cast::<u8>().write_bytes(1, bytes);
     }
 }
 

@@ -1,156 +1,196 @@
 //! The filter of a worker's system calls.
 //!
-//! Workers run NVIDIA's driver library, whose system calls no document lists. So the filter refuses what a worker must
-//! not do, and allows the other calls that exist today. Calls of later kernels do not exist for a worker.
+//! A worker has the calls that the C library, this program and NVIDIA's driver library need. No document lists those of the
+//! driver: they are the ones that `libcuda.so` and its compiler of PTX import from the C library or call by number, without
+//! the ones for other processes, for programs and for connections. All other calls, also those of later kernels, do not exist
+//! for a worker: they fail with `ENOSYS`, after which libraries try an older call or go on without.
 
 use std::collections::BTreeMap;
 
 use rustix::process::Pid;
 use seccompiler::{
     BackendError, BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp,
-    SeccompCondition, SeccompFilter, SeccompRule, TargetArch, apply_filter, sock_filter,
+    SeccompCondition, SeccompFilter, SeccompRule, TargetArch, apply_filter,
 };
 
-/// The number of the last system call that a worker can use: `file_setattr` of Linux 6.17, on all architectures that
-/// are supported.
-const LAST: i64 = 469;
+/// The type of the driver's requests of `ioctl`, as `NV_IOCTL_MAGIC` in NVIDIA's `open-gpu-kernel-modules`.
+const DRIVER: u64 = (b'F' as u64) << 8;
 
-/// The kind of target of `ioprio_set` that is one process.
-const IOPRIO_WHO_PROCESS: u64 = 1;
+/// The type of those of `/dev/nvidia-uvm`, whose numbers have none (`uvm_ioctl.h`).
+const MANAGED_MEMORY: u64 = 0;
 
-/// Commands of `fcntl` and requests of `ioctl` of Linux that `libc` does not have, or not on every architecture.
-const F_SETSIG: libc::c_int = 10;
-const F_SETOWN_EX: libc::c_int = 15;
-const F_OFD_SETLK: libc::c_int = 37;
-const F_OFD_SETLKW: libc::c_int = 38;
-const F_SETDELEG: libc::c_int = 1040;
-const FIOSETOWN: u64 = 0x8901;
-const SIOCSPGRP: u64 = 0x8902;
-
-/// A call of Linux that `libc` does not have yet.
-const SYS_OPEN_TREE_ATTR: i64 = 467;
+/// An option of `prctl` that `libc` does not have: what `/proc/self/auxv` has.
+const PR_GET_AUXV: libc::c_int = 0x4155_5856;
 
 /// The maximum number of bytes of memory that `mincore` looks at, or that `madvise` gives up. Libraries look at a few pages,
 /// and ignore that memory is not given up.
 const MEMORY: u64 = 1 << 30;
 
-/// Calls that are refused with `EPERM`.
-const REFUSED: &[i64] = &[
-    // Programs and namespaces.
-    libc::SYS_execve,
-    libc::SYS_execveat,
-    libc::SYS_unshare,
-    libc::SYS_setns,
-    libc::SYS_chroot,
-    libc::SYS_pivot_root,
-    libc::SYS_personality,
+/// Calls that are allowed with all arguments.
+const ALLOWED: &[i64] = &[
+    // Memory.
+    libc::SYS_brk,
+    libc::SYS_get_mempolicy,
+    libc::SYS_mlock,
+    libc::SYS_mprotect,
+    libc::SYS_mremap,
+    libc::SYS_munlock,
+    libc::SYS_munmap,
+    libc::SYS_set_mempolicy,
+    // Files. Their paths are limited by the root folder and by Landlock.
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_fork,
+    libc::SYS_access,
+    libc::SYS_close,
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_vfork,
+    libc::SYS_chmod,
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_modify_ldt,
-    // Mounts.
-    libc::SYS_mount,
-    libc::SYS_umount2,
-    libc::SYS_mount_setattr,
-    libc::SYS_move_mount,
-    libc::SYS_open_tree,
-    SYS_OPEN_TREE_ATTR,
-    libc::SYS_fsopen,
-    libc::SYS_fsconfig,
-    libc::SYS_fsmount,
-    libc::SYS_fspick,
-    libc::SYS_swapon,
-    libc::SYS_swapoff,
-    libc::SYS_quotactl,
-    libc::SYS_quotactl_fd,
-    libc::SYS_name_to_handle_at,
-    libc::SYS_open_by_handle_at,
-    libc::SYS_fanotify_init,
-    libc::SYS_fanotify_mark,
-    libc::SYS_mknodat,
+    libc::SYS_dup2,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fstat,
+    libc::SYS_fstatfs,
+    libc::SYS_ftruncate,
+    libc::SYS_getcwd,
+    libc::SYS_getdents64,
+    libc::SYS_lseek,
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_mknod,
-    // Waits for the disks of all others, which no signal ends: the node would fence the device of a worker that does not
-    // end.
-    libc::SYS_sync,
-    libc::SYS_syncfs,
-    // Other processes.
-    libc::SYS_ptrace,
-    libc::SYS_process_vm_readv,
-    libc::SYS_process_vm_writev,
-    libc::SYS_process_madvise,
-    libc::SYS_process_mrelease,
-    libc::SYS_migrate_pages,
-    libc::SYS_move_pages,
-    libc::SYS_kcmp,
-    libc::SYS_pidfd_open,
-    libc::SYS_pidfd_getfd,
-    libc::SYS_pidfd_send_signal,
-    libc::SYS_tkill,
-    // They put descriptors into the queues of its sockets. Such a descriptor keeps what it refers to until the
-    // supervisor reads it, also after the end of the worker: memory, also of the GPU, and the worker's ends of sockets.
-    libc::SYS_sendmsg,
-    libc::SYS_sendmmsg,
-    // Their number is one for the whole machine.
-    libc::SYS_io_setup,
-    libc::SYS_io_submit,
-    // Communication other than with its descriptors.
-    libc::SYS_connect,
-    libc::SYS_accept,
-    libc::SYS_shmget,
-    libc::SYS_shmat,
-    libc::SYS_shmctl,
-    libc::SYS_msgget,
-    libc::SYS_msgctl,
-    libc::SYS_msgsnd,
-    libc::SYS_msgrcv,
-    libc::SYS_semget,
-    libc::SYS_semctl,
-    libc::SYS_semop,
-    libc::SYS_semtimedop,
-    libc::SYS_mq_open,
-    libc::SYS_mq_unlink,
-    // More filters. Their code has a limit for the whole machine, beyond which no other worker gets its filter.
-    libc::SYS_seccomp,
-    // Each of its rules is copied without a pause for other processes.
-    libc::SYS_landlock_create_ruleset,
-    libc::SYS_landlock_add_rule,
-    libc::SYS_landlock_restrict_self,
-    // The kernel and its interfaces with many faults.
-    libc::SYS_memfd_secret,
-    libc::SYS_bpf,
-    libc::SYS_perf_event_open,
-    libc::SYS_userfaultfd,
-    libc::SYS_io_uring_setup,
-    libc::SYS_io_uring_enter,
-    libc::SYS_io_uring_register,
-    libc::SYS_keyctl,
-    libc::SYS_add_key,
-    libc::SYS_request_key,
-    libc::SYS_init_module,
-    libc::SYS_finit_module,
-    libc::SYS_delete_module,
-    libc::SYS_kexec_load,
+    libc::SYS_lstat,
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_kexec_file_load,
-    libc::SYS_reboot,
-    libc::SYS_syslog,
-    libc::SYS_acct,
-    libc::SYS_settimeofday,
-    libc::SYS_clock_settime,
-    libc::SYS_adjtimex,
-    libc::SYS_clock_adjtime,
-    libc::SYS_sethostname,
-    libc::SYS_setdomainname,
-    libc::SYS_vhangup,
-    libc::SYS_lookup_dcookie,
+    libc::SYS_mkdir,
+    libc::SYS_mkdirat,
+    libc::SYS_newfstatat,
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_iopl,
+    libc::SYS_pipe,
+    libc::SYS_pipe2,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_pwrite64,
+    libc::SYS_pwritev,
+    libc::SYS_read,
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_ioperm,
+    libc::SYS_readlink,
+    libc::SYS_readlinkat,
+    libc::SYS_readv,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rename,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rmdir,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_stat,
+    libc::SYS_statfs,
+    libc::SYS_statx,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_symlink,
+    libc::SYS_symlinkat,
+    libc::SYS_umask,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+    libc::SYS_unlinkat,
+    libc::SYS_write,
+    libc::SYS_writev,
+    // Waiting for descriptors.
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_eventfd,
+    libc::SYS_eventfd2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_poll,
+    libc::SYS_ppoll,
+    libc::SYS_pselect6,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_select,
+    // Sockets. Not `sendmsg`, which puts descriptors into the queue of a socket. Such a descriptor keeps what it refers to
+    // until the supervisor reads it, also after the end of the worker: memory, also of the GPU, and the worker's ends of
+    // sockets.
+    libc::SYS_accept4,
+    libc::SYS_bind,
+    libc::SYS_getpeername,
+    libc::SYS_getsockname,
+    libc::SYS_getsockopt,
+    libc::SYS_listen,
+    libc::SYS_recvmsg,
+    libc::SYS_shutdown,
+    // This process and its threads.
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_arch_prctl,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_futex,
+    libc::SYS_getcpu,
+    libc::SYS_getegid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_getpriority,
+    libc::SYS_getrandom,
+    libc::SYS_getrlimit,
+    libc::SYS_getrusage,
+    libc::SYS_gettid,
+    libc::SYS_getuid,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_pause,
+    libc::SYS_restart_syscall,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigpending,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigsuspend,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_sched_get_priority_max,
+    libc::SYS_sched_get_priority_min,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_getparam,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
+    libc::SYS_set_tid_address,
+    libc::SYS_setrlimit,
+    libc::SYS_sigaltstack,
+    libc::SYS_sysinfo,
+    libc::SYS_times,
+    libc::SYS_uname,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+    // Time.
+    libc::SYS_clock_getres,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_nanosleep,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_time,
 ];
+
+/// The calls of a filter, each with conditions of which one must hold. None for all arguments.
+#[derive(Default)]
+struct Calls(BTreeMap<i64, Vec<SeccompRule>>);
+
+impl Calls {
+    /// Adds a call to the filter if all these conditions hold.
+    fn add_if(&mut self, call: i64, conditions: Vec<SeccompCondition>) -> Result<(), Error> {
+        self.0.entry(call).or_default().push(SeccompRule::new(conditions)?);
+        Ok(())
+    }
+
+    /// The filter: `action` for these calls, `other` for the others.
+    fn program(self, action: SeccompAction, other: SeccompAction) -> Result<BpfProgram, Error> {
+        let processor = TargetArch::try_from(std::env::consts::ARCH)?;
+        Ok(SeccompFilter::new(self.0, other, action, processor)?.try_into()?)
+    }
+}
 
 /// Filters the system calls of this thread and of its later threads, forever. `own` is the id of this process.
 ///
@@ -158,151 +198,163 @@ const REFUSED: &[i64] = &[
 /// The kernel has no such filters, or the processor is not supported.
 pub(super) fn filter(own: Pid) -> Result<(), Error> {
     let own = own.as_raw_nonzero().get() as u64;
-    let mut refused: BTreeMap<i64, Vec<SeccompRule>> =
-        REFUSED.iter().map(|call| (*call, Vec::new())).collect();
-    let mut refuse_if = |call, conditions: &[(u8, SeccompCmpOp, u64)]| -> Result<(), Error> {
-        let conditions = conditions.iter();
-        let conditions =
-            conditions.map(|(argument, operator, value)| is(*argument, operator.clone(), *value));
-        let rule = SeccompRule::new(conditions.collect::<Result<_, _>>()?)?;
-        refused.entry(call).or_default().push(rule);
-        Ok(())
-    };
-    // A process that it creates. Threads are allowed, with the descriptors of the process: the limit is one for each table
-    // of them.
-    for flag in [libc::CLONE_THREAD, libc::CLONE_FILES] {
-        refuse_if(libc::SYS_clone, &[(0, SeccompCmpOp::MaskedEq(flag as u64), 0)])?;
-    }
+    let mut calls = Calls(ALLOWED.iter().map(|call| (*call, Vec::new())).collect());
+    // Threads, with the descriptors of the process: the limit is one for each table of them. Not `clone3`, which takes its flags
+    // from memory.
+    let thread = (libc::CLONE_THREAD | libc::CLONE_FILES) as u64;
+    calls.add_if(libc::SYS_clone, vec![flags(0, thread, thread)?])?;
     let unshare = u64::from(libc::CLOSE_RANGE_UNSHARE);
-    refuse_if(libc::SYS_close_range, &[(2, SeccompCmpOp::MaskedEq(unshare), unshare)])?;
-    // Signals to others.
+    calls.add_if(libc::SYS_close_range, vec![flags(2, unshare, 0)?])?;
+    // Signals to this process. A signal to one of its threads, which `tkill` sends, could go to another process.
     for call in
         [libc::SYS_kill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo]
     {
-        refuse_if(call, &[(0, SeccompCmpOp::Ne, own)])?;
+        calls.add_if(call, vec![is(0, own)?])?;
     }
-    // Signals of a descriptor, which go to any process.
-    for command in [libc::F_SETOWN, F_SETSIG, F_SETOWN_EX] {
-        refuse_if(libc::SYS_fcntl, &[(1, SeccompCmpOp::Eq, command as u64)])?;
+    // Limits and priorities of this process.
+    for call in [
+        libc::SYS_prlimit64,
+        libc::SYS_sched_setaffinity,
+        libc::SYS_sched_setscheduler,
+        libc::SYS_sched_setparam,
+    ] {
+        calls.add_if(call, vec![is(0, 0)?])?;
+        calls.add_if(call, vec![is(0, own)?])?;
     }
-    // Locks of open files, of which one may have millions (see `ignore_locks`), leases of files, for which others wait, and
-    // reports of what others open.
-    for command in [F_OFD_SETLK, F_OFD_SETLKW, libc::F_SETLEASE, F_SETDELEG, libc::F_NOTIFY] {
-        refuse_if(libc::SYS_fcntl, &[(1, SeccompCmpOp::Eq, command as u64)])?;
+    let one_process = libc::PRIO_PROCESS as u64;
+    calls.add_if(libc::SYS_setpriority, vec![is(0, one_process)?, is(1, 0)?])?;
+    // Not the options that add filters of system calls, schedule cores for groups of processes, or allow core files: those
+    // have all memory of a process, and a program outside of its cgroup may take them.
+    for option in [
+        libc::PR_SET_NAME,
+        libc::PR_GET_NAME,
+        libc::PR_SET_PDEATHSIG,
+        libc::PR_SET_VMA,
+        PR_GET_AUXV,
+    ] {
+        calls.add_if(libc::SYS_prctl, vec![is(0, option as u64)?])?;
     }
-    // Calls that add filters, schedule cores for groups of processes, and allow core files: those have all memory of a
-    // process, and a program outside of its cgroup may take them.
-    for option in [libc::PR_SET_SECCOMP, libc::PR_SCHED_CORE, libc::PR_SET_DUMPABLE] {
-        refuse_if(libc::SYS_prctl, &[(0, SeccompCmpOp::Eq, option as u64)])?;
+    allow_files(&mut calls)?;
+    allow_sockets(&mut calls)?;
+    allow_memory(&mut calls)?;
+    let unknown = SeccompAction::Errno(libc::ENOSYS as u32);
+    let filter = calls.program(SeccompAction::Allow, unknown)?;
+    apply_filter(&ignore_locks()?)?;
+    // The last one, because it refuses more filters: their code has a limit for the whole machine, beyond which no other
+    // worker gets its filter.
+    apply_filter(&filter)
+}
+
+/// Calls on files and descriptors.
+fn allow_files(calls: &mut Calls) -> Result<(), Error> {
+    // Not reads past the page cache. No signal ends them, and a thousand threads of a worker could read a large library each.
+    // Not `openat2` either, which takes its flags from memory.
+    let direct = libc::O_DIRECT as u64;
+    #[cfg(target_arch = "x86_64")]
+    calls.add_if(libc::SYS_open, vec![flags(1, direct, 0)?])?;
+    calls.add_if(libc::SYS_openat, vec![flags(2, direct, 0)?])?;
+    // A descriptor with `O_ASYNC` sends signals to any process.
+    let flags_of_files =
+        vec![is(1, libc::F_SETFL as u64)?, flags(2, direct | libc::O_ASYNC as u64, 0)?];
+    calls.add_if(libc::SYS_fcntl, flags_of_files)?;
+    // Not locks of open files, of which one may have millions (see `ignore_locks`), leases of files, for which others wait,
+    // reports of what others open, signals of descriptors, and larger pipes.
+    for command in [
+        libc::F_DUPFD,
+        libc::F_DUPFD_CLOEXEC,
+        libc::F_GETFD,
+        libc::F_SETFD,
+        libc::F_GETFL,
+        libc::F_GETLK,
+        libc::F_SETLK,
+        libc::F_SETLKW,
+    ] {
+        calls.add_if(libc::SYS_fcntl, vec![is(1, command as u64)?])?;
     }
+    // Requests of the driver, and those that libraries make of every descriptor. Not the ones that signal another process or
+    // type into the terminal of the operator, and not those of file systems.
+    for kind in [DRIVER, MANAGED_MEMORY] {
+        calls.add_if(libc::SYS_ioctl, vec![flags(1, 0xff00, kind)?])?;
+    }
+    for request in [libc::TCGETS, libc::FIONREAD, libc::FIONBIO, libc::FIOCLEX] {
+        calls.add_if(libc::SYS_ioctl, vec![is(1, request as u64)?])?;
+    }
+    Ok(())
+}
+
+/// Calls on sockets.
+fn allow_sockets(calls: &mut Calls) -> Result<(), Error> {
+    // The driver binds Unix sockets to a name in its network namespace. Not sockets for datagrams, also not those of a pair:
+    // datagrams need no connection. A raw Unix socket is one for datagrams.
+    let unix = is(0, libc::AF_UNIX as u64)?;
+    for call in [libc::SYS_socket, libc::SYS_socketpair] {
+        for kind in [libc::SOCK_STREAM, libc::SOCK_SEQPACKET] {
+            calls.add_if(call, vec![unix.clone(), flags(1, 0xf, kind as u64)?])?;
+        }
+    }
+    for call in [libc::SYS_sendto, libc::SYS_recvfrom] {
+        calls.add_if(call, vec![flags(3, libc::MSG_OOB as u64, 0)?])?;
+    }
+    // Not the options that add filters.
+    let mut conditions = vec![is(1, libc::SOL_SOCKET as u64)?];
     for option in [
         libc::SO_ATTACH_FILTER,
         libc::SO_ATTACH_BPF,
         libc::SO_ATTACH_REUSEPORT_CBPF,
         libc::SO_ATTACH_REUSEPORT_EBPF,
     ] {
-        let of_socket = (1, SeccompCmpOp::Eq, libc::SOL_SOCKET as u64);
-        let option = (2, SeccompCmpOp::Eq, option as u64);
-        refuse_if(libc::SYS_setsockopt, &[of_socket, option])?;
+        conditions.push(is_not(2, option as u64)?);
     }
-    for request in [FIOSETOWN, SIOCSPGRP] {
-        refuse_if(libc::SYS_ioctl, &[(1, SeccompCmpOp::Eq, request)])?;
-    }
-    // Limits and priorities of others.
-    let is_other = [(0, SeccompCmpOp::Ne, 0), (0, SeccompCmpOp::Ne, own)];
-    for call in [
-        libc::SYS_prlimit64,
-        libc::SYS_sched_setscheduler,
-        libc::SYS_sched_setparam,
-        libc::SYS_sched_setattr,
-    ] {
-        refuse_if(call, &is_other)?;
-    }
-    // Other than of one process, they also change those of a group or of a user.
-    let calls = [
-        (libc::SYS_setpriority, libc::PRIO_PROCESS as u64),
-        (libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS),
-    ];
-    for (call, one_process) in calls {
-        refuse_if(call, &[(0, SeccompCmpOp::Ne, one_process)])?;
-        refuse_if(call, &[(1, SeccompCmpOp::Ne, 0)])?;
-    }
-    // Sockets other than Unix sockets, which the driver binds to a name in its network namespace.
-    refuse_if(libc::SYS_socket, &[(0, SeccompCmpOp::Ne, libc::AF_UNIX as u64)])?;
-    // Datagrams need no connection, also not those of a pair. A raw Unix socket is one for datagrams.
-    for call in [libc::SYS_socket, libc::SYS_socketpair] {
-        for kind in [libc::SOCK_DGRAM, libc::SOCK_RAW] {
-            refuse_if(call, &[(1, SeccompCmpOp::MaskedEq(0xf), kind as u64)])?;
-        }
-    }
-    // Input into the terminal of the operator.
-    for request in [libc::TIOCSTI, libc::TIOCLINUX] {
-        refuse_if(libc::SYS_ioctl, &[(1, SeccompCmpOp::Eq, request)])?;
-    }
-    // Reads past the page cache. No signal ends them, and a thousand threads of a worker could read a large library each.
-    let direct = libc::O_DIRECT as u64;
-    #[cfg(target_arch = "x86_64")]
-    refuse_if(libc::SYS_open, &[(1, SeccompCmpOp::MaskedEq(direct), direct)])?;
-    refuse_if(libc::SYS_openat, &[(2, SeccompCmpOp::MaskedEq(direct), direct)])?;
-    let set_flags = (1, SeccompCmpOp::Eq, libc::F_SETFL as u64);
-    refuse_if(libc::SYS_fcntl, &[set_flags, (2, SeccompCmpOp::MaskedEq(direct), direct)])?;
-    // No signal ends a call on much memory, and some kernels run nothing else on its processor meanwhile.
-    let is_long = || SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Gt, MEMORY);
-    refused.insert(libc::SYS_mincore, vec![SeccompRule::new(vec![is_long()?])?]);
-    let advice = |advice: libc::c_int| {
-        SeccompRule::new(vec![is_long()?, is(2, SeccompCmpOp::Eq, advice as u64)?])
-    };
-    let kinds = [libc::MADV_FREE, libc::MADV_COLD, libc::MADV_PAGEOUT];
-    let rules = kinds.into_iter().map(advice).collect::<Result<_, _>>()?;
-    refused.insert(libc::SYS_madvise, rules);
-    let processor = TargetArch::try_from(std::env::consts::ARCH)?;
-    let error = SeccompAction::Errno(libc::EPERM as u32);
-    let filter = SeccompFilter::new(refused, SeccompAction::Allow, error, processor)?;
-    let program: BpfProgram = filter.try_into()?;
-    apply_filter(&refuse_unknown())?;
-    apply_filter(&ignore_locks(processor)?)?;
-    // The last one, because it refuses more filters.
-    apply_filter(&program)
+    calls.add_if(libc::SYS_setsockopt, conditions)
 }
 
-/// A condition for the lower half of an argument.
-fn is(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompCondition, BackendError> {
-    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
+/// Calls on memory. No signal ends a call on much memory, and some kernels run nothing else on its processor meanwhile.
+fn allow_memory(calls: &mut Calls) -> Result<(), Error> {
+    // Not huge pages that the operator has reserved.
+    calls.add_if(libc::SYS_mmap, vec![flags(3, libc::MAP_HUGETLB as u64, 0)?])?;
+    // Without flags, which move pages.
+    calls.add_if(libc::SYS_mbind, vec![is(5, 0)?])?;
+    let is_short = || SeccompCondition::new(1, SeccompCmpArgLen::Qword, SeccompCmpOp::Le, MEMORY);
+    calls.add_if(libc::SYS_mincore, vec![is_short()?])?;
+    for advice in [
+        libc::MADV_NORMAL,
+        libc::MADV_RANDOM,
+        libc::MADV_SEQUENTIAL,
+        libc::MADV_WILLNEED,
+        libc::MADV_DONTNEED,
+        libc::MADV_DONTFORK,
+        libc::MADV_DOFORK,
+        libc::MADV_HUGEPAGE,
+        libc::MADV_NOHUGEPAGE,
+        libc::MADV_DONTDUMP,
+    ] {
+        calls.add_if(libc::SYS_madvise, vec![is(2, advice as u64)?])?;
+    }
+    calls.add_if(libc::SYS_madvise, vec![is(2, libc::MADV_FREE as u64)?, is_short()?])
+}
+
+/// The lower half of an argument is this number.
+fn is(argument: u8, number: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, number)
+}
+
+/// The lower half of an argument is another number.
+fn is_not(argument: u8, number: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, number)
+}
+
+/// The bits of `mask` in the lower half of an argument are those of `bits`.
+fn flags(argument: u8, mask: u64, bits: u64) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(mask), bits)
 }
 
 /// A filter with which locks of parts of files succeed and have no effect. A file may have millions of them, and the kernel
 /// lists them without a pause for other processes. The driver locks the index of its cache, which only this process uses, and
 /// has no cache if that is refused.
-fn ignore_locks(processor: TargetArch) -> Result<BpfProgram, Error> {
-    let rule =
-        |command: libc::c_int| SeccompRule::new(vec![is(1, SeccompCmpOp::Eq, command as u64)?]);
-    let rules = [libc::F_SETLK, libc::F_SETLKW].into_iter().map(rule).collect::<Result<_, _>>()?;
-    let (calls, nothing) = (BTreeMap::from([(libc::SYS_fcntl, rules)]), SeccompAction::Errno(0));
-    Ok(SeccompFilter::new(calls, SeccompAction::Allow, nothing, processor)?.try_into()?)
-}
-
-const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
-const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-const IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
-const IF_ABOVE: u16 = (libc::BPF_JMP | libc::BPF_JGT | libc::BPF_K) as u16;
-
-/// The place of the number of the call in the data of a filter.
-const NUMBER: u32 = 0;
-
-/// An instruction. `yes` and `no` are the instructions that a condition skips.
-fn instruction(code: u16, yes: u8, no: u8, k: u32) -> sock_filter {
-    sock_filter { code, jt: yes, jf: no, k }
-}
-
-/// A filter that knows no calls above [`LAST`], and not `clone3` and `openat2`: those take their flags from memory, which a
-/// filter cannot read. Libraries then use `clone` and `openat`.
-fn refuse_unknown() -> BpfProgram {
-    vec![
-        instruction(LOAD, 0, 0, NUMBER),
-        instruction(IF_ABOVE, 3, 0, LAST as u32),
-        instruction(IF_EQUAL, 2, 0, libc::SYS_clone3 as u32),
-        instruction(IF_EQUAL, 1, 0, libc::SYS_openat2 as u32),
-        instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
-        instruction(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
-    ]
+fn ignore_locks() -> Result<BpfProgram, Error> {
+    let mut locks = Calls::default();
+    for command in [libc::F_SETLK, libc::F_SETLKW] {
+        locks.add_if(libc::SYS_fcntl, vec![is(1, command as u64)?])?;
+    }
+    locks.program(SeccompAction::Errno(0), SeccompAction::Allow)
 }

@@ -415,8 +415,8 @@ pub enum Part {
     Devices,
     /// Its memory is unreadable for other processes of its user.
     Memory,
-    /// A filter of system calls: no new processes, no signals to others, no connections, no descriptors to others, nothing
-    /// for administrators.
+    /// A filter of system calls, which has those that libraries and the driver need: no new processes, no signals to others,
+    /// no connections, no descriptors to others, nothing for administrators.
     SystemCalls,
     /// A hard limit of its host memory: by a cgroup, or by `RLIMIT_DATA` if the worker has no GPU.
     HostMemory,
