@@ -277,7 +277,7 @@ fn allow_files(calls: &mut Calls) -> Result<(), Error> {
         calls.add_if(libc::SYS_ioctl, vec![flags(1, 0xff00, kind)?])?;
     }
     for request in [libc::TCGETS, libc::FIONREAD, libc::FIONBIO, libc::FIOCLEX] {
-        calls.add_if(libc::SYS_ioctl, vec![is(1, request as u64)?])?;
+        calls.add_if(libc::SYS_ioctl, vec![is(1, request)?])?;
     }
     Ok(())
 }
