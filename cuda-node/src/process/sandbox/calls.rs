@@ -154,6 +154,8 @@ const ALLOWED: &[i64] = &[
     libc::SYS_sched_getaffinity,
     libc::SYS_sched_getparam,
     libc::SYS_sched_getscheduler,
+    // A program names its own threads in it by ids that the filter does not know.
+    libc::SYS_sched_setaffinity,
     libc::SYS_sched_yield,
     libc::SYS_set_robust_list,
     libc::SYS_set_tid_address,
@@ -212,12 +214,7 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
         calls.add_if(call, vec![is(0, own)?])?;
     }
     // Limits and priorities of this process.
-    for call in [
-        libc::SYS_prlimit64,
-        libc::SYS_sched_setaffinity,
-        libc::SYS_sched_setscheduler,
-        libc::SYS_sched_setparam,
-    ] {
+    for call in [libc::SYS_prlimit64, libc::SYS_sched_setscheduler, libc::SYS_sched_setparam] {
         calls.add_if(call, vec![is(0, 0)?])?;
         calls.add_if(call, vec![is(0, own)?])?;
     }
