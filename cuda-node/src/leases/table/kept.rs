@@ -84,7 +84,7 @@ impl LeaseTable {
             class: (*class).into(),
             lease_secs: of.lease_secs,
             generation: of.generation,
-            age: self.now.saturating_sub(since),
+            age: of.earlier.saturating_add(self.now.saturating_sub(since)),
             remaining: until.saturating_sub(self.now),
         })
     }
@@ -139,10 +139,11 @@ impl LeaseTable {
             charge,
             lease_secs: kept.lease_secs,
             phase: Phase::Active {
-                since: self.now.saturating_sub(kept.age.saturating_add(elapsed)),
+                since: self.now,
                 until: self.now.saturating_add(kept.remaining.saturating_sub(elapsed)),
             },
             generation: kept.generation,
+            earlier: kept.age.saturating_add(elapsed),
             overlap: Some(self.now.saturating_add(self.config.generation_overlap)),
             announced: None,
             preempted_for: None,
