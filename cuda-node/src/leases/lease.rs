@@ -195,6 +195,9 @@ pub(super) struct Lease {
     /// The requested duration in seconds, with the default instead of 0.
     pub(super) lease_secs: u32,
     pub(super) phase: Phase,
+    /// The time for which it was active before the table had it. The clock of a table begins at 0, so `since` cannot be
+    /// earlier.
+    pub(super) earlier: Duration,
     pub(super) generation: u64,
     /// The previous generation is valid until this time.
     pub(super) overlap: Option<Duration>,

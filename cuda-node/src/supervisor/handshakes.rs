@@ -24,22 +24,35 @@ const RETRY: usize = 64;
 /// takes some tenths of a millisecond, in which the endpoint reads no packet of any connection.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The handshakes of an address that may wait for their turns. A client that is refused at once can try again in the time
-/// that it would wait behind more of them.
-const WAITING_OF_ADDRESS: usize = 128;
+/// The limits of a network. Those of the network of a client are lower than those of the network of a customer, so that one
+/// client that fails again and again does not delay the others of its customer.
+struct NetworkLimits {
+    /// The handshakes that may wait for their turns. A client that is refused at once can try again in the time that it
+    /// would wait behind more of them.
+    waiting: usize,
+    /// The number of unproven connections from which on the next client has to show its address, also if there are few
+    /// handshakes. Otherwise packets with a forged source would slow down the clients of the network.
+    retry: usize,
+    /// The time between the beginnings of two handshakes, from a number of unproven connections on. So a flood from one
+    /// network leaves the processors and the endpoint to the sessions of others. The clients of an honest network are known
+    /// within milliseconds: it has few unproven connections.
+    ///
+    /// An unproven connection uses about 40 KiB, or 100 KiB if its client sends large certificates, for 3 seconds after its
+    /// end, or for 50 if its client says that it acknowledges late. So one network fills no more than some hundreds of MiB.
+    paces: [(usize, Duration); 2],
+}
 
-/// The number of unproven connections of an address from which on its next client has to show its address, also if there
-/// are few handshakes. Otherwise packets with a forged source would slow down the client that has the address.
-const RETRY_OF_ADDRESS: usize = 8;
+const OF_CLIENT: NetworkLimits = NetworkLimits {
+    waiting: 128,
+    retry: 8,
+    paces: [(2048, Duration::from_millis(20)), (64, Duration::from_millis(5))],
+};
 
-/// The time between the beginnings of two handshakes of an address, from a number of unproven connections on. So a flood
-/// from one address leaves the processors and the endpoint to the sessions of others. The clients of an honest address are
-/// known within milliseconds: it has few unproven connections.
-///
-/// An unproven connection uses about 40 KiB, or 100 KiB if its client sends large certificates, for 3 seconds after its
-/// end, or for 50 if its client says that it acknowledges late. So one address fills no more than some hundreds of MiB.
-const PACES: [(usize, Duration); 2] =
-    [(2048, Duration::from_millis(20)), (64, Duration::from_millis(5))];
+const OF_CUSTOMER: NetworkLimits = NetworkLimits {
+    waiting: 256,
+    retry: 128,
+    paces: [(4096, Duration::from_millis(20)), (1024, Duration::from_millis(5))],
+};
 
 /// The received bytes that wait with a handshake for its turn. A client without 0-RTT sends 1 or 2 small packets.
 const WAITING: u64 = 16 << 10;
@@ -51,8 +64,8 @@ const WAITING: u64 = 16 << 10;
 ///
 /// A handshake beyond the limit takes the place of another one: of the oldest one of the address that has the most, or of
 /// the addresses that have as many. So clients that never end their handshakes keep no other address out. They keep a
-/// client of their own address out if they come faster than the [pace](PACES) of the address, and then only by chance: a
-/// client repeats a handshake that was refused or displaced.
+/// client of their own network out if they come faster than the [pace](NetworkLimits::paces) of the network, and then only
+/// by chance: a client repeats a handshake that was refused or displaced.
 #[derive(Default)]
 pub(super) struct Handshakes {
     state: Mutex<State>,
@@ -65,18 +78,29 @@ struct State {
     next: u64,
     /// The handshakes, in the order of their arrival.
     under_way: BTreeMap<u64, UnderWay>,
-    addresses: BTreeMap<IpAddr, Address>,
+    /// Those of networks that have handshakes or unproven connections. So the limit and the paces bound their number.
+    counts: BTreeMap<Network, Counts>,
 }
 
 struct UnderWay {
-    address: IpAddr,
+    networks: [Network; 2],
     has_begun: bool,
     displaced: Arc<Notify>,
 }
 
-/// An address that has handshakes or unproven connections.
+/// Addresses whose handshakes count together. An IPv4 address is a network of both kinds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Network {
+    /// The addresses that one client usually has: the first half of an IPv6 address (a /64).
+    Client(IpAddr),
+    /// The addresses that a provider gives one customer: the first 48 bits of an IPv6 address, with 65,536 networks of
+    /// clients.
+    Customer(IpAddr),
+}
+
+/// The counts of a network.
 #[derive(Default)]
-struct Address {
+struct Counts {
     handshakes: usize,
     /// Those that have not begun.
     waiting: usize,
@@ -85,15 +109,15 @@ struct Address {
     turn: Arc<Turn>,
 }
 
-/// When the last handshake of an address began. Locked by the one that is the next. Fair.
+/// When the last handshake of a network began. Locked by the one that is the next. Fair.
 type Turn = tokio::sync::Mutex<Option<Instant>>;
 
 /// A handshake. It counts until it is dropped.
 pub(super) struct Handshake {
     handshakes: Arc<Handshakes>,
     number: u64,
-    address: IpAddr,
-    turn_of_address: Arc<Turn>,
+    networks: [Network; 2],
+    turns: [Arc<Turn>; 2],
     displaced: Arc<Notify>,
 }
 
@@ -109,20 +133,24 @@ impl Handshakes {
     /// Returns whether a client at this address has to show that it has the address before its handshake begins.
     pub(super) fn require_retry(&self, address: IpAddr) -> bool {
         let state = self.state.lock();
-        let is_suspicious = |of: &Address| of.unproven >= RETRY_OF_ADDRESS;
-        state.are_many() || state.addresses.get(&network(address)).is_some_and(is_suspicious)
+        let is_suspicious =
+            |of: Network| state.counts(of).is_some_and(|count| count.unproven >= of.limits().retry);
+        state.are_many() || networks(address).into_iter().any(is_suspicious)
     }
 
     /// Counts a connection that counts for no tenant as unproven, until its memory is free.
     pub(super) async fn ended(&self, address: IpAddr, memory: ConnectionMemory) {
-        let _unproven = Unproven::count(self, network(address));
+        let _unproven = Unproven::count(self, networks(address));
         memory.freed().await;
     }
 
-    /// Adds a handshake of a client at this address. Returns `None` if too many of the address wait.
+    /// Adds a handshake of a client at this address. Returns `None` if too many of its networks wait.
     pub(super) fn add(self: &Arc<Self>, address: IpAddr) -> Option<Handshake> {
-        let (mut state, address) = (self.state.lock(), network(address));
-        if state.addresses.get(&address).is_some_and(|of| of.waiting >= WAITING_OF_ADDRESS) {
+        let (mut state, networks) = (self.state.lock(), networks(address));
+        let is_full = |of: Network| {
+            state.counts(of).is_some_and(|count| count.waiting >= of.limits().waiting)
+        };
+        if networks.into_iter().any(is_full) {
             return None;
         }
         if state.under_way.len() >= HANDSHAKES {
@@ -130,13 +158,16 @@ impl Handshakes {
         }
         let number = state.next;
         state.next += 1;
-        let of_address = state.addresses.entry(address).or_default();
-        of_address.handshakes += 1;
-        of_address.waiting += 1;
-        let (turn_of_address, displaced) = (of_address.turn.clone(), Arc::<Notify>::default());
-        let under_way = UnderWay { address, has_begun: false, displaced: displaced.clone() };
+        let turns = networks.map(|network| {
+            let of = state.counts.entry(network).or_default();
+            of.handshakes += 1;
+            of.waiting += 1;
+            of.turn.clone()
+        });
+        let displaced = Arc::<Notify>::default();
+        let under_way = UnderWay { networks, has_begun: false, displaced: displaced.clone() };
         state.under_way.insert(number, under_way);
-        Some(Handshake { handshakes: self.clone(), number, address, turn_of_address, displaced })
+        Some(Handshake { handshakes: self.clone(), number, networks, turns, displaced })
     }
 }
 
@@ -146,9 +177,13 @@ impl State {
         self.under_way.len() >= RETRY
     }
 
+    fn counts(&self, of: Network) -> Option<&Counts> {
+        self.counts.get(&of)
+    }
+
     /// Ends the oldest handshake of the address that has the most, or of the addresses that have as many.
     fn displace(&mut self) {
-        let count = |one: &UnderWay| self.addresses.get(&one.address).map(|of| of.handshakes);
+        let count = |one: &UnderWay| self.counts(one.networks[0]).map(|of| of.handshakes);
         let displaced =
             self.under_way.iter().max_by_key(|(number, one)| (count(one), Reverse(**number)));
         if let Some(oldest) = displaced.map(|(number, _)| *number) {
@@ -158,7 +193,7 @@ impl State {
 
     fn remove(&mut self, number: u64) -> Option<UnderWay> {
         let removed = self.under_way.remove(&number)?;
-        self.count(removed.address, |of| {
+        self.count(removed.networks, |of| {
             of.handshakes -= 1;
             of.waiting -= usize::from(!removed.has_begun);
             of.unproven -= usize::from(removed.has_begun);
@@ -166,49 +201,64 @@ impl State {
         Some(removed)
     }
 
-    /// Changes the counts of an address, which is forgotten when it has nothing any more.
-    fn count(&mut self, address: IpAddr, change: impl FnOnce(&mut Address)) {
-        let of = self.addresses.entry(address).or_default();
-        change(of);
-        if of.handshakes == 0 && of.unproven == 0 {
-            self.addresses.remove(&address);
+    /// Changes the counts of networks. One that has nothing any more is forgotten.
+    fn count(&mut self, networks: [Network; 2], change: impl Fn(&mut Counts)) {
+        for network in networks {
+            let of = self.counts.entry(network).or_default();
+            change(of);
+            if of.handshakes == 0 && of.unproven == 0 {
+                self.counts.remove(&network);
+            }
         }
     }
 
     fn has_begun(&mut self, number: u64) {
         if let Some(one) = self.under_way.get_mut(&number) {
             one.has_begun = true;
-            let address = one.address;
-            self.count(address, |of| {
+            let networks = one.networks;
+            self.count(networks, |of| {
                 of.waiting -= 1;
                 of.unproven += 1;
             });
         }
     }
 
-    /// The time between the beginnings of two handshakes of an address.
-    fn pause(&self, address: IpAddr) -> Duration {
-        let unproven = self.addresses.get(&address).map_or(0, |of| of.unproven);
-        let pace = PACES.into_iter().find(|(count, _)| unproven >= *count);
+    /// The time between the beginnings of two handshakes of a network.
+    fn pause(&self, network: Network) -> Duration {
+        let unproven = self.counts(network).map_or(0, |of| of.unproven);
+        let pace = network.limits().paces.into_iter().find(|(count, _)| unproven >= *count);
         pace.map_or(Duration::ZERO, |(_, pause)| pause)
     }
 }
 
-/// The addresses that one client usually has: an IPv4 address, or the first half of an IPv6 address.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
-        address => address,
+impl Network {
+    fn limits(self) -> NetworkLimits {
+        match self {
+            Network::Client(_) => OF_CLIENT,
+            Network::Customer(_) => OF_CUSTOMER,
+        }
     }
 }
 
+/// Returns the networks of an address: that of a client, and that of its customer.
+fn networks(address: IpAddr) -> [Network; 2] {
+    let first = |bits: u32| match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let other = Ipv6Addr::BITS - bits;
+            Ipv6Addr::from_bits(address.to_bits() >> other << other).into()
+        }
+        address => address,
+    };
+    [Network::Client(first(64)), Network::Customer(first(48))]
+}
+
 /// Counts an ended connection as unproven until it is dropped.
-struct Unproven<'a>(&'a Handshakes, IpAddr);
+struct Unproven<'a>(&'a Handshakes, [Network; 2]);
 
 impl<'a> Unproven<'a> {
-    fn count(handshakes: &'a Handshakes, address: IpAddr) -> Self {
-        handshakes.state.lock().count(address, |of| of.unproven += 1);
-        Self(handshakes, address)
+    fn count(handshakes: &'a Handshakes, networks: [Network; 2]) -> Self {
+        handshakes.state.lock().count(networks, |of| of.unproven += 1);
+        Self(handshakes, networks)
     }
 }
 
@@ -221,10 +271,14 @@ impl Drop for Unproven<'_> {
 impl Handshake {
     /// Calls `first_step` in the turn of this handshake.
     pub(super) async fn begin<T>(&self, first_step: impl FnOnce() -> T) -> T {
-        let mut last = self.turn_of_address.lock().await;
-        if let Some(last) = *last {
-            let pause = self.handshakes.state.lock().pause(self.address);
-            tokio::time::sleep_until(last + pause).await;
+        let ([client, customer], [of_client, of_customer]) = (self.networks, &self.turns);
+        let mut last = of_client.lock().await;
+        self.pause(client, *last).await;
+        {
+            // Only for the pause: of the clients of a customer, each waits for its own turn of the node.
+            let mut last = of_customer.lock().await;
+            self.pause(customer, *last).await;
+            *last = Some(Instant::now());
         }
         let _turn = self.handshakes.turn.lock().await;
         let begun = first_step();
@@ -241,11 +295,20 @@ impl Handshake {
         begun
     }
 
+    /// Waits until the pause of a network is over, whose last handshake began at `last`.
+    async fn pause(&self, network: Network, last: Option<Instant>) {
+        if let Some(last) = last {
+            let pause = self.handshakes.state.lock().pause(network);
+            tokio::time::sleep_until(last + pause).await;
+        }
+    }
+
     /// Ends a handshake that has failed. Waits until its memory is free.
     pub(super) async fn fail(self, memory: ConnectionMemory) {
-        let (handshakes, address) = (self.handshakes.clone(), self.address);
+        let (handshakes, networks) = (self.handshakes.clone(), self.networks);
         drop(self);
-        handshakes.ended(address, memory).await;
+        let _unproven = Unproven::count(&handshakes, networks);
+        memory.freed().await;
     }
 
     /// Waits until another handshake has taken the place of this one.
@@ -317,7 +380,7 @@ mod tests {
         }
         drop(held);
         tasks.join_all().await;
-        assert!(handshakes.state.lock().addresses.is_empty());
+        assert!(handshakes.state.lock().counts.is_empty());
         Arc::into_inner(begun).unwrap().into_inner()
     }
 
@@ -333,14 +396,14 @@ mod tests {
     fn handshake_behind_too_many_of_its_address_is_refused_at_once() {
         let (handshakes, address) = (Arc::new(Handshakes::default()), Ipv4Addr::LOCALHOST.into());
         let mut waiting: Vec<_> =
-            (0..=WAITING_OF_ADDRESS).map(|_| handshakes.add(address)).collect();
+            (0..=OF_CLIENT.waiting).map(|_| handshakes.add(address)).collect();
         assert!(waiting.pop().unwrap().is_none());
         assert!(handshakes.add(Ipv4Addr::BROADCAST.into()).is_some());
         let first = waiting.swap_remove(0).unwrap();
         handshakes.state.lock().has_begun(first.number);
         assert!(handshakes.add(address).is_some());
         drop((first, waiting));
-        assert!(handshakes.state.lock().addresses.is_empty());
+        assert!(handshakes.state.lock().counts.is_empty());
     }
 
     /// The one that has the turn of its address ends, and the one that gets it next too.
@@ -385,7 +448,7 @@ mod tests {
                 _ => Duration::from_millis(19),
             };
             assert!(time >= least && time <= least + Duration::from_millis(2), "{time:?}");
-            assert_eq!(handshakes.require_retry(address), unproven + 1 >= RETRY_OF_ADDRESS);
+            assert_eq!(handshakes.require_retry(address), unproven + 1 >= OF_CLIENT.retry);
             let mut config = config.clone();
             let memory = ConnectionMemory::observe(&mut config);
             failed.spawn(handshake.fail(memory));
@@ -397,7 +460,35 @@ mod tests {
         drop(configs);
         failed.join_all().await;
         assert!(time_of(address).await.0.is_zero());
-        assert!(handshakes.state.lock().addresses.is_empty());
+        assert!(handshakes.state.lock().counts.is_empty());
+    }
+
+    /// A provider gives each customer up to 65,536 networks of IPv6.
+    #[tokio::test(start_paused = true)]
+    async fn customer_with_many_networks_begins_handshakes_slowly() {
+        let handshakes = Arc::new(Handshakes::default());
+        let of_customer = |number| Ipv6Addr::new(0x2001, 0xdb8, 1, number, 0, 0, 0, 1).into();
+        let other = "2001:db8:2::1".parse().unwrap();
+        let begin_two = async |first: IpAddr, second: IpAddr| {
+            handshakes.add(first).unwrap().begin(|| ()).await;
+            let started = Instant::now();
+            handshakes.add(second).unwrap().begin(|| ()).await;
+            started.elapsed()
+        };
+        let mut failed = Vec::new();
+        let unproven = [(100, 0), (1024, 5), (4096, 20)];
+        for (count, pause) in unproven {
+            let more = (failed.len()..count).map(|number| of_customer(number as u16));
+            failed.extend(more.map(|address| Unproven::count(&handshakes, networks(address))));
+            assert_eq!(handshakes.require_retry(of_customer(9999)), count > 100);
+            let time = begin_two(of_customer(9998), of_customer(9999)).await;
+            let least = Duration::from_millis(pause);
+            assert!(time >= least && time <= least + Duration::from_millis(2), "{count}: {time:?}");
+            assert!(begin_two(of_customer(9999), other).await.is_zero());
+            assert!(!handshakes.require_retry(other));
+        }
+        drop(failed);
+        assert!(handshakes.state.lock().counts.is_empty());
     }
 
     /// The client has the highest address of all.
@@ -419,8 +510,15 @@ mod tests {
 
     #[test]
     fn addresses_of_one_network_count_as_one() {
-        let same = |a: &str, b: &str| network(a.parse().unwrap()) == network(b.parse().unwrap());
-        assert!(same("2001:db8::1", "2001:db8::2:3:4:5") && same("::ffff:10.0.0.1", "10.0.0.1"));
-        assert!(!same("2001:db8::1", "2001:db8:0:1::1") && !same("10.0.0.1", "10.0.0.2"));
+        let same = |a: &str, b: &str| {
+            let [[client, customer], [other, of_other]] =
+                [a, b].map(|address| networks(address.parse().unwrap()));
+            (client == other, customer == of_other)
+        };
+        assert_eq!(same("2001:db8::1", "2001:db8::2:3:4:5"), (true, true));
+        assert_eq!(same("::ffff:10.0.0.1", "10.0.0.1"), (true, true));
+        assert_eq!(same("2001:db8::1", "2001:db8:0:1::1"), (false, true));
+        assert_eq!(same("2001:db8::1", "2001:db8:1::1"), (false, false));
+        assert_eq!(same("10.0.0.1", "10.0.0.2"), (false, false));
     }
 }

@@ -615,7 +615,7 @@ async fn serve(
 ) {
     // The account counts while its connections do.
     let account = client.account.clone();
-    let place = leases.tenants().connect(&account, || leases.has_lease(&client.tenant));
+    let place = leases.tenants().connect(&account, || leases.count_of(&client.tenant));
     match place {
         Ok(place) => {
             account.request().await;

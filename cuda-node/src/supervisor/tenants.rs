@@ -22,7 +22,8 @@ use crate::quotas::{Quotas, Tenant};
 /// The maximum number of connections at a time.
 const CONNECTIONS: u32 = 1024;
 
-/// The connections beyond [`CONNECTIONS`] for tenants that have a lease.
+/// The connections beyond [`CONNECTIONS`] for tenants that have a lease. Each takes as many of them as it has leases, and one
+/// more for a client that connects again before its earlier connection has ended.
 const RESERVED_CONNECTIONS: u32 = 128;
 
 /// The connections beyond its limit that a tenant may have that wait for their refusal, or were refused and whose memory is
@@ -56,6 +57,8 @@ struct Accounts {
 pub(super) struct Account {
     tenant: Tenant,
     connections: Arc<AtomicU32>,
+    /// The number of its connections that have reserved places of the node.
+    reserved: Arc<AtomicU32>,
     /// The connections that have ended, and whose memory is not free.
     ended: Arc<AtomicU32>,
     ended_wide: Arc<AtomicU32>,
@@ -108,7 +111,7 @@ impl Tenants {
         accounts.quotas = quotas;
     }
 
-    /// Counts a connection until the returned value is dropped. `has_lease` says whether the tenant has a lease.
+    /// Counts a connection until the returned value is dropped. `leases` returns the number of the tenant's leases.
     ///
     /// # Errors
     /// [`Status::QuotaExceeded`] if the tenant has as many connections as it may have, and
@@ -116,7 +119,7 @@ impl Tenants {
     pub(super) fn connect(
         &self,
         account: &Account,
-        has_lease: impl FnOnce() -> bool,
+        leases: impl FnOnce() -> usize,
     ) -> Result<ConnectionPlace, Refusal> {
         let limit = account.limits.lock().max_connections;
         let of_tenant = Counted::below(&account.connections, limit).ok_or_else(|| {
@@ -127,18 +130,22 @@ impl Tenants {
             );
             (Status::QuotaExceeded, detail)
         })?;
-        let reserved = || {
-            let limit = CONNECTIONS + RESERVED_CONNECTIONS;
-            if has_lease() { Counted::below(&self.connections, limit) } else { None }
-        };
-        let of_node = Counted::below(&self.connections, CONNECTIONS).or_else(reserved);
-        let of_node = of_node.ok_or_else(|| {
+        let of_node = Counted::below(&self.connections, CONNECTIONS);
+        let of_node = of_node.map(|of_node| (of_node, None)).or_else(|| {
+            let of_leases = leases().try_into().unwrap_or(u32::MAX);
+            let limit = if of_leases == 0 { 0 } else { of_leases.saturating_add(1) };
+            let reserved = Counted::below(&account.reserved, limit)?;
+            let of_node = Counted::below(&self.connections, CONNECTIONS + RESERVED_CONNECTIONS)?;
+            Some((of_node, Some(reserved)))
+        });
+        let (of_node, reserved) = of_node.ok_or_else(|| {
             let detail = format!(
-                "the node has {CONNECTIONS} connections, which is its limit for tenants without a lease; try again later"
+                "the node has {CONNECTIONS} connections, which is its limit, except for as many of a tenant as it has \
+                 leases, and one more; try again later"
             );
             (Status::CapacityExceeded, detail)
         })?;
-        Ok(ConnectionPlace { _of_tenant: of_tenant, _of_node: of_node })
+        Ok(ConnectionPlace { _of_tenant: of_tenant, _of_node: of_node, _reserved: reserved })
     }
 }
 
@@ -146,6 +153,8 @@ impl Tenants {
 pub(super) struct ConnectionPlace {
     _of_tenant: Counted,
     _of_node: Counted,
+    /// `Some` if the place of the node is a reserved one.
+    _reserved: Option<Counted>,
 }
 
 /// The place of a connection that has ended.
@@ -182,11 +191,12 @@ impl Account {
             submits: Rate::new(quota.submits_per_second),
         });
         let (frames, refusals) = (MemoryBudget::new(FRAMES), Semaphore::new(REFUSALS));
-        let (connections, ended, ended_wide, wide_sessions, wide, turn, record) =
+        let (connections, reserved, ended, ended_wide, wide_sessions, wide, turn, record) =
             Default::default();
         Self {
             tenant,
             connections,
+            reserved,
             ended,
             ended_wide,
             limits,
@@ -356,7 +366,7 @@ mod tests {
     fn connections_of_a_tenant_are_limited() {
         let tenants = Tenants::new(quotas("[tenants.a]\nmax_connections = 2\n"));
         let account = tenants.account(&tenant("a"));
-        let connect = || tenants.connect(&account, || true);
+        let connect = || tenants.connect(&account, || 1);
         let (first, _second) = (connect().unwrap(), connect().unwrap());
         let (status, detail) = connect().err().unwrap();
         assert_eq!(status, Status::QuotaExceeded);
@@ -381,18 +391,28 @@ mod tests {
         assert!(other(&a, 1).is_some());
     }
 
+    /// Otherwise one tenant with a lease takes all of them, and a client of another one that loses its connection loses
+    /// its lease.
     #[test]
     fn last_connections_of_a_node_are_for_tenants_with_leases() {
         let tenants = Tenants::new(quotas("[defaults]\nmax_connections = 4000\n"));
-        let (stranger, known) = (tenants.account(&tenant("a")), tenants.account(&tenant("b")));
-        let connect = |account, has_lease| tenants.connect(account, || has_lease);
-        let mut open: Vec<_> =
-            (0..CONNECTIONS).map(|_| connect(&stranger, false).unwrap()).collect();
-        assert_eq!(connect(&stranger, false).err().unwrap().0, Status::CapacityExceeded);
-        open.extend((0..RESERVED_CONNECTIONS).map(|_| connect(&known, true).unwrap()));
-        assert_eq!(connect(&known, true).err().unwrap().0, Status::CapacityExceeded);
+        let stranger = tenants.account(&tenant("stranger"));
+        let connect = |account: &Account, leases| tenants.connect(account, || leases);
+        let mut open: Vec<_> = (0..CONNECTIONS).map(|_| connect(&stranger, 0).unwrap()).collect();
+        assert_eq!(connect(&stranger, 0).err().unwrap().0, Status::CapacityExceeded);
+        // Each takes as many as it has leases, and one more.
+        for number in 0..RESERVED_CONNECTIONS / 4 {
+            let known = tenants.account(&tenant(&format!("known-{number}")));
+            open.extend((0..4).map(|_| connect(&known, 3).unwrap()));
+            let (status, detail) = connect(&known, 3).err().unwrap();
+            assert!(status == Status::CapacityExceeded && detail.contains("leases"), "{detail}");
+            open.pop();
+            open.push(connect(&known, 3).unwrap());
+        }
+        let last = tenants.account(&tenant("last"));
+        assert_eq!(connect(&last, 3).err().unwrap().0, Status::CapacityExceeded);
         drop(open);
-        assert!(connect(&stranger, false).is_ok());
+        assert!(connect(&stranger, 0).is_ok());
     }
 
     #[test]

@@ -447,6 +447,7 @@ impl LeaseTable {
             lease_secs,
             phase: Phase::Granted,
             generation: 1,
+            earlier: Duration::ZERO,
             overlap: None,
             announced: None,
             preempted_for: None,

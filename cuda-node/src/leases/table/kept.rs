@@ -84,13 +84,14 @@ impl LeaseTable {
             class: (*class).into(),
             lease_secs: of.lease_secs,
             generation: of.generation,
-            age: self.now.saturating_sub(since),
+            age: of.earlier.saturating_add(self.now.saturating_sub(since)),
             remaining: until.saturating_sub(self.now),
         })
     }
 
-    /// Adds a lease of an earlier table, `elapsed` after [`kept`](Self::kept). Its client has no connection yet, so the
-    /// reconnect window begins. The previous generation is valid for the overlap: the reply to a renewal may be lost.
+    /// Adds a lease of an earlier table, `elapsed` after [`kept`](Self::kept). Its reconnect window begins with
+    /// [`disconnected`](Self::disconnected), once its client can connect. The reply to its last renewal may be lost, so the
+    /// previous generation is valid as after [`renewal_lost`](Self::renewal_lost).
     /// No session of the slot runs until [`session_idle`](Self::session_idle) is reported for each that was restored.
     /// The quotas of tenants do not apply.
     ///
@@ -139,14 +140,15 @@ impl LeaseTable {
             charge,
             lease_secs: kept.lease_secs,
             phase: Phase::Active {
-                since: self.now.saturating_sub(kept.age.saturating_add(elapsed)),
+                since: self.now,
                 until: self.now.saturating_add(kept.remaining.saturating_sub(elapsed)),
             },
+            earlier: kept.age.saturating_add(elapsed),
             generation: kept.generation,
-            overlap: Some(self.now.saturating_add(self.config.generation_overlap)),
+            overlap: Some(Duration::MAX),
             announced: None,
             preempted_for: None,
-            reconnect_by: Some(self.now.saturating_add(self.config.reconnect_window)),
+            reconnect_by: None,
         };
         self.leases.insert(id, lease);
         self.skip_ids(kept.id.saturating_add(1));

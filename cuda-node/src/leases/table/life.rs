@@ -56,6 +56,7 @@ impl LeaseTable {
         let total = self.config.max_total_secs;
         let Some(Lease {
             phase: Phase::Active { since, until },
+            earlier,
             generation: current,
             overlap: previous,
             ..
@@ -65,7 +66,8 @@ impl LeaseTable {
         };
         let mut end = now.saturating_add(Duration::from_secs(secs.into()));
         if let Some(total) = total {
-            let last = since.saturating_add(Duration::from_secs(total));
+            let left = Duration::from_secs(total).saturating_sub(*earlier);
+            let last = since.saturating_add(left);
             if *until >= last {
                 let message = format!(
                     "lease {lease} cannot be renewed: it has reached the node's maximum total duration of {total} s; \

@@ -326,3 +326,25 @@ fn lease_of_an_earlier_node_without_a_place_is_refused_with_the_reason() {
     let counters = table.counters();
     assert_eq!((counters.no_place, counters.endings(), counters.ended), (1, 1, 1));
 }
+
+/// Otherwise each restart of the node gives all leases the whole total duration again.
+#[test]
+fn lease_of_an_earlier_node_ends_at_the_total_limit() {
+    let config = TableConfig { max_total_secs: Some(100), ..TableConfig::default() };
+    let mut earlier = Node::with(1, config.clone());
+    let lease = earlier.active(0, 1);
+    // The next node runs 5 seconds later.
+    let restart = |earlier: &mut Node, now| {
+        earlier.actions(now);
+        let kept = earlier.table.kept(lease).unwrap();
+        let mut node = Node::with(1, config.clone());
+        node.table.restore(at(0), kept, at(5)).unwrap();
+        node.table.reconnected(at(0), lease).unwrap();
+        node
+    };
+    let mut second = restart(&mut earlier, 25);
+    second.table.renew(at(0), lease, 1, 60).unwrap();
+    let mut third = restart(&mut second, 30);
+    assert_eq!(third.table.renew(at(5), lease, 2, 60).unwrap().remaining, at(30));
+    assert_eq!(third.table.renew(at(6), lease, 3, 60).unwrap_err().status, Status::QuotaExceeded);
+}

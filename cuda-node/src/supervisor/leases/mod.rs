@@ -801,11 +801,6 @@ impl Leases {
         &self.tenants
     }
 
-    /// Whether a tenant has a lease.
-    pub(super) fn has_lease(&self, tenant: &Tenant) -> bool {
-        self.count_of(tenant) > 0
-    }
-
     /// The number of the leases of a tenant.
     pub(super) fn count_of(&self, tenant: &Tenant) -> usize {
         self.state.lock().table.leases().filter(|lease| lease.tenant == tenant).count()

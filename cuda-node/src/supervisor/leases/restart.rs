@@ -234,6 +234,15 @@ impl Leases {
             self.restore_one(record, worker).await;
         }
         fenced.iter().for_each(|device| self.fence(device));
+        // Clients can connect from now on: the ends of workers may have taken minutes.
+        self.change(|state, now| {
+            let State { table, entries, .. } = state;
+            for (lease, entry) in entries {
+                if !(entry.is_detached && entry.is_confirmed) {
+                    table.disconnected(now, *lease);
+                }
+            }
+        });
     }
 
     fn fence(self: &Arc<Self>, device: &str) {
@@ -390,9 +399,6 @@ impl Leases {
                         "a lease of an earlier node goes on"
                     );
                     entry.worker = Some(worker);
-                    if record.is_detached && record.is_confirmed {
-                        _ = state.table.reconnected(now, lease);
-                    }
                     self.settle(state, now, lease, record.epoch);
                 }
                 worker => {

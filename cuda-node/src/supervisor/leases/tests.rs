@@ -167,7 +167,7 @@ fn lost(gpu: &GpuUuid) -> gpu::Error {
 
 /// A device whose workers are processes with a GPU.
 fn gpu_device(
-    monitor: LostGpu,
+    monitor: impl GpuMonitor + 'static,
     launcher: WorkerLauncher,
     jit_cache: Option<JitCache>,
 ) -> LeasedDevice {
@@ -941,6 +941,51 @@ async fn largest_backlogs_of_a_tenant_have_a_sum() {
     }
     let tenants = leases.snapshot().tenants;
     assert_eq!((tenants[0].backlog, tenants[0].backlog_bytes), (u64::MAX, u64::MAX));
+}
+
+/// The time after which memory of a [`SlowGpu`] is free.
+const SLOW: Duration = Duration::from_secs(1);
+
+/// A GPU whose memory is free some time after this.
+struct SlowGpu(Instant);
+
+impl GpuMonitor for SlowGpu {
+    fn devices(&self) -> gpu::Result<Vec<GpuInfo>> {
+        Ok(Vec::new())
+    }
+
+    fn memory_of(&self, _: &GpuUuid, _: u32) -> gpu::Result<ProcessMemory> {
+        let is_used = self.0.elapsed() < SLOW;
+        Ok(if is_used { ProcessMemory::Used(1 << 30) } else { ProcessMemory::NotListed })
+    }
+
+    fn used(&self, _: &GpuUuid) -> gpu::Result<u64> {
+        Ok(0)
+    }
+}
+
+/// The node accepts no connection until it has restored all leases, and the end of one may take minutes. Otherwise the
+/// leases of clients that could not connect meanwhile end.
+#[tokio::test]
+async fn time_of_a_client_to_reconnect_begins_when_the_node_has_restored_all_leases() {
+    let sleeping = WorkerLauncher::new("/bin/sleep").argument("1000");
+    let begun = Instant::now();
+    let device = gpu_device(SlowGpu(begun), sleeping.clone(), None);
+    let config = TableConfig::default();
+    let (least, table) = (begun + SLOW + config.reconnect_window, table_with(config));
+    let leases = Leases::new(table, key(), vec![device], limits(), Audit::default(), None);
+    let attached = left_record(|record| record["is_detached"] = false.into());
+    let without_place = left_record(|record| {
+        record["lease"]["id"] = (attached.lease.id + 1).into();
+        record["lease"]["slot"] = "cuda:1".into();
+    });
+    let left = LeftState { leases: vec![attached, without_place], ..LeftState::default() };
+    leases.restore(LeftLeases::new(left, |_| left_process(&sleeping))).await;
+    let (states, deadline) =
+        leases.with(|state, _| state.table.leases().map(|of| of.state).collect::<Vec<_>>());
+    assert_eq!(states, [LeaseState::Active]);
+    let deadline = leases.started + deadline.unwrap();
+    assert!(deadline >= least, "{:?} too early", least - deadline);
 }
 
 /// The answer says what has happened, although the disk does not have it.
