@@ -14,10 +14,11 @@
 //! connection ([`DetachedLease`]).
 //!
 //! Lowest first, the modules are [`wire`] (frames and messages), [`session`] (numbering and resumption), [`authority`]
-//! (TLS and tokens), `transport` (the QUIC settings that client and node share) and `client`.
+//! (TLS and tokens), `datagrams` (their memory), `transport` (the QUIC settings that client and node share) and `client`.
 
 pub mod authority;
 mod client;
+mod datagrams;
 #[cfg(feature = "server")]
 #[doc(hidden)]
 pub mod internals;

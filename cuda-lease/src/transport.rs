@@ -7,7 +7,10 @@ use std::{
     time::Duration,
 };
 
+use quinn::Runtime as _;
 use socket2::SockRef;
+
+use crate::datagrams::Datagrams;
 
 /// The maximum size of a datagram. Large datagrams carry more bytes for the same work where the network accepts them:
 /// the loopback network, and networks with jumbo frames. `quinn` passes ten datagrams to the kernel in one call. The
@@ -178,7 +181,9 @@ pub fn endpoint(
     let buffers = SockRef::from(&socket);
     _ = buffers.set_recv_buffer_size(SOCKET_BUFFER);
     _ = buffers.set_send_buffer_size(SOCKET_BUFFER);
-    quinn::Endpoint::new(config, server, socket, Arc::new(quinn::TokioRuntime))
+    let runtime = Arc::new(quinn::TokioRuntime);
+    let socket = Datagrams::of(runtime.wrap_udp_socket(socket)?);
+    quinn::Endpoint::new_with_abstract_socket(config, server, socket, runtime)
 }
 
 /// Returns the settings of a client's connection.

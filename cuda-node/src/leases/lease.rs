@@ -227,11 +227,6 @@ impl Lease {
         }
     }
 
-    /// Whether the lease leaves its slot without further action.
-    pub(super) fn is_leaving(&self) -> bool {
-        self.cause().is_some() || self.announced.is_some()
-    }
-
     /// Whether the lease leaves its slot without further action, and no more than `notice` of its notice period is left.
     pub(super) fn leaves_within(&self, now: Duration, notice: Duration) -> bool {
         let is_short = |of: &AnnouncedEnd| of.left(now) <= notice;

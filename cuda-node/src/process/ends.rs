@@ -1,4 +1,4 @@
-//! The connections between a supervisor and a worker: three sockets, and the pipe that ends a worker when its
+//! The connections between a supervisor and a worker: three sockets, and the one that ends a worker when its
 //! supervisor has exited.
 
 use std::{
@@ -118,7 +118,7 @@ impl SupervisorWatch {
 /// Starts a thread that kills this process with `SIGKILL` when the supervisor has exited, unless this process outlives
 /// it. While the returned watch exists, that is undecided, for at most ten seconds.
 ///
-/// The thread blocks reading standard input, which the supervisor holds open. The kernel closes the pipe when the
+/// The thread blocks reading standard input, which the supervisor holds open. The kernel closes the socket when the
 /// supervisor ends, also by `SIGKILL`. The thread uses a signal instead of `exit`, because exit handlers of the CUDA
 /// driver can wait for an endless kernel. Bytes from standard input are ignored.
 ///
@@ -141,7 +141,7 @@ pub fn die_with_supervisor() -> Result<SupervisorWatch> {
 fn watch(outlives: &Arc<AtomicBool>) {
     let stdin = io::stdin();
     let mut ignored = [0; 64];
-    // Any other error counts as the end of the pipe, because the supervisor cannot be watched any more.
+    // Any other error counts as the end of the socket, because the supervisor cannot be watched any more.
     while let Ok(1..) | Err(Errno::INTR) = rustix::io::read(stdin.as_fd(), &mut ignored) {}
     // The supervisor may have written the lease just before its end. The worker reads it now, however busy the machine is,
     // and then outlives the supervisor. Or it finds that it has no lease, and drops its watch.

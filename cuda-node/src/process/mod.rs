@@ -3,7 +3,7 @@
 //! A supervisor and a worker share three Unix stream sockets. *Commands* carries commands down and events up. *Bulk*
 //! carries bulk bytes in both directions. *Jobs* carries stateless submits and their replies. In the worker they are
 //! the descriptors [`COMMANDS_DESCRIPTOR`], [`BULK_DESCRIPTOR`] and [`JOBS_DESCRIPTOR`]. The worker's standard input is
-//! a pipe that the supervisor holds open and never writes to. Its end of file tells the worker that the supervisor has
+//! a socket that the supervisor holds open and never writes to. Its end of file tells the worker that the supervisor has
 //! exited.
 //!
 //! The supervisor calls [`WorkerLauncher::launch`], which returns a [`WorkerProcess`] and its [`SupervisorEnds`]. The

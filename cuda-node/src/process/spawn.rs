@@ -30,6 +30,7 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::CWD,
+    io::Errno,
     mount::{
         FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
         fsconfig_create, fsmount, fsopen, mount_change, move_mount,
@@ -241,9 +242,7 @@ impl Start<'_> {
             // SAFETY: `number` has no owner in this process, which runs no other code before `exec`.
             if unsafe { libc::dup2(descriptor.as_raw_fd(), *number) } < 0 {
                 // SAFETY: the error number of this thread.
-                return Err(rustix::io::Errno::from_raw_os_error(unsafe {
-                    *libc::__errno_location()
-                }));
+                return Err(Errno::from_raw_os_error(unsafe { *libc::__errno_location() }));
             }
         }
         // Rust and rustix open descriptors close-on-exec. This covers libraries that do not, and descriptors that the
@@ -366,7 +365,11 @@ impl Child {
     pub(super) fn take_over(pid: u32, started: u64, held: Held) -> io::Result<Self> {
         let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
         let raw = raw.ok_or(io::ErrorKind::NotFound)?;
-        let descriptor = pidfd_open(raw, PidfdFlags::empty())?;
+        let descriptor = pidfd_open(raw, PidfdFlags::empty()).map_err(|error| match error {
+            // A thread of another process has the id now, on Linux before 6.15.
+            Errno::INVAL => io::ErrorKind::NotFound.into(),
+            error => io::Error::from(error),
+        })?;
         // The descriptor refers to one process. If that one has the right start, it is the right one.
         if start_of(pid)? != started {
             return Err(io::ErrorKind::NotFound.into());

@@ -2,11 +2,12 @@
 
 use std::{
     ffi::{CString, OsString},
-    fmt, io,
-    io::PipeWriter,
-    mem,
+    fmt, io, mem,
     num::NonZeroU32,
-    os::{fd::OwnedFd, unix::fs::FileTypeExt as _},
+    os::{
+        fd::OwnedFd,
+        unix::{fs::FileTypeExt as _, net::UnixStream},
+    },
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -17,7 +18,6 @@ use rustix::process::WaitIdStatus;
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
-    net::unix::pipe,
     runtime::Handle,
 };
 
@@ -214,12 +214,12 @@ impl WorkerLauncher {
         });
         let (socket, listener) = successors.transpose()?.unzip();
         let socket = socket.map(SocketPath);
-        let (program, supervisor_pipes) = self.program(worker, listener).map_err(spawn_error)?;
+        let (program, streams) = self.program(worker, listener).map_err(spawn_error)?;
         let child = self.spawn(&program, &held).map_err(spawn_error)?;
         // The program owns the worker's ends, and is dropped on return. So the sockets close when the worker ends.
-        let Pipes { liveness, output } = supervisor_pipes;
-        for (name, pipe) in output {
-            let lines = trace_lines(child.pid(), name, pipe);
+        let StandardStreams { liveness, output } = streams;
+        for (name, stream) in output {
+            let lines = trace_lines(child.pid(), name, stream);
             runtime.spawn(lines);
         }
         let mut process = WorkerProcess::new(child, Some(liveness), held.cgroup);
@@ -262,13 +262,17 @@ impl WorkerLauncher {
         child
     }
 
-    /// Prepares the program of a worker, with the supervisor's ends of its pipes.
+    /// Prepares the program of a worker, with the supervisor's ends of its standard streams.
+    ///
+    /// They are sockets. A pipe has one lock for both ends, which the kernel keeps while it copies what a process writes: a
+    /// hostile worker that writes from memory that is not there, and slows down its memory, stopped a thread of its
+    /// supervisor for minutes.
     fn program(
         &self,
         WorkerEnds { commands, bulk, jobs }: WorkerEnds,
         listener: Option<OwnedFd>,
-    ) -> io::Result<(Program, Pipes)> {
-        let (stdin, liveness) = io::pipe()?;
+    ) -> io::Result<(Program, StandardStreams)> {
+        let (stdin, liveness) = UnixStream::pair()?;
         let mut descriptors: Vec<(OwnedFd, _)> = vec![
             (stdin.into(), 0),
             (commands.into(), COMMANDS_DESCRIPTOR),
@@ -279,9 +283,10 @@ impl WorkerLauncher {
         let mut output = Vec::new();
         if self.output == WorkerOutput::Trace {
             for (number, name) in [(1, "stdout"), (2, "stderr")] {
-                let (reader, writer) = io::pipe()?;
+                let (reader, writer) = UnixStream::pair()?;
                 descriptors.push((writer.into(), number));
-                output.push((name, pipe::Receiver::from_owned_fd(reader.into())?));
+                reader.set_nonblocking(true)?;
+                output.push((name, tokio::net::UnixStream::from_std(reader)?));
             }
         }
         let mut arguments = self.arguments.clone();
@@ -297,16 +302,16 @@ impl WorkerLauncher {
         }
         let executable = self.executable.clone().into_os_string();
         let program = Program::new(executable, arguments, environment, descriptors)?;
-        Ok((program, Pipes { liveness, output }))
+        Ok((program, StandardStreams { liveness, output }))
     }
 }
 
-/// The supervisor's ends of a worker's pipes.
-struct Pipes {
+/// The supervisor's ends of a worker's standard streams.
+struct StandardStreams {
     /// The worker's standard input.
-    liveness: PipeWriter,
+    liveness: UnixStream,
     /// The worker's outputs with their names, if the supervisor reads them.
-    output: Vec<(&'static str, pipe::Receiver)>,
+    output: Vec<(&'static str, tokio::net::UnixStream)>,
 }
 
 /// Emits the lines of a worker's output as events, until the worker closes it.
@@ -315,7 +320,7 @@ async fn trace_lines(pid: u32, name: &'static str, mut output: impl AsyncRead + 
     let mut lines = OutputLines { pid, name, rate, dropped: 0 };
     let mut buffer = [0; LONGEST_LINE];
     let mut filled = 0;
-    // An error ends the output as its end does: the pipe is of no more use.
+    // An error ends the output as its end does: the socket is of no more use.
     while let Ok(read @ 1..) = output.read(&mut buffer[filled..]).await {
         filled += read;
         let mut start = 0;
@@ -381,7 +386,7 @@ pub struct WorkerProcess {
     child: Option<Child>,
     exit: ExitCause,
     /// The worker's standard input. A worker that does not outlive this supervisor kills itself when it closes.
-    _liveness: Option<PipeWriter>,
+    _liveness: Option<UnixStream>,
     cgroup: Option<Arc<WorkerCgroup>>,
     /// The limit of its host memory, if its cgroup has one.
     memory_limit: Option<u64>,
@@ -431,7 +436,7 @@ impl WorkerRecord {
 }
 
 impl WorkerProcess {
-    fn new(child: Child, liveness: Option<PipeWriter>, cgroup: Option<Arc<WorkerCgroup>>) -> Self {
+    fn new(child: Child, liveness: Option<UnixStream>, cgroup: Option<Arc<WorkerCgroup>>) -> Self {
         let (pid, exit) = (child.pid(), ExitCause::Unknown);
         let (child, memory_limit, socket) = (Some(child), None, None);
         let (started, used) = (None, None);

@@ -8,6 +8,9 @@
 //! The keys of a connection count the parts of each packet that they have decrypted, before `quinn` sees them. A packet
 //! beyond the limits fails to decrypt, so `quinn` drops it as a damaged one, and its client repeats the contents later.
 //!
+//! What `quinn` keeps of a packet also keeps the datagram that the packet was in. So packets of a handshake, which can be
+//! small parts of a datagram, get memory of their own.
+//!
 //! This file is of no use any more with a `quinn` that counts the memory of a packet once.
 
 use std::{any::Any, num::NonZeroU32, sync::Arc};
@@ -139,8 +142,15 @@ impl PacketKey for Key {
         payload: &mut BytesMut,
     ) -> Result<(), CryptoError> {
         self.key.decrypt(packet, header, payload)?;
-        let is_allowed = Parts::of(payload).are_allowed(self.budget.as_deref());
-        if is_allowed { Ok(()) } else { Err(CryptoError) }
+        let parts = Parts::of(payload);
+        if !parts.are_allowed(self.budget.as_deref()) {
+            return Err(CryptoError);
+        }
+        // A packet of a handshake may be a short one in a large datagram, and counts as a short one.
+        if parts.crypto > 0 {
+            *payload = BytesMut::from(&payload[..]);
+        }
+        Ok(())
     }
     fn tag_len(&self) -> usize {
         self.key.tag_len()
@@ -400,6 +410,17 @@ mod tests {
     fn every_key_of_a_connection_drops_packets_with_more_than_8_crypto_frames() {
         for key in keys() {
             assert!(passes(&*key, &SMALL[0].repeat(8)) && !passes(&*key, &SMALL[0].repeat(9)));
+        }
+    }
+
+    #[test]
+    fn packet_of_a_handshake_keeps_no_datagram() {
+        for key in keys() {
+            let mut datagram = BytesMut::from(&[SMALL[0], &[0; 1000]].concat()[..]);
+            let mut packet = datagram.split_to(SMALL[0].len());
+            key.decrypt(0, &[], &mut packet).unwrap();
+            assert_eq!(packet, SMALL[0]);
+            assert_ne!(packet.as_ptr_range().end, datagram.as_ptr());
         }
     }
 

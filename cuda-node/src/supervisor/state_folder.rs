@@ -188,9 +188,22 @@ impl StateFolder {
     /// # Errors
     /// The file system fails. An earlier record of the lease stays then.
     pub(super) fn write_lease(&mut self, record: &LeaseRecord) -> io::Result<()> {
+        self.write_record("leases", record)
+    }
+
+    /// Writes the record of a lease whose end was announced: the next node ends its worker.
+    ///
+    /// # Errors
+    /// The file system fails. An earlier record of the lease stays then.
+    pub(super) fn write_ending(&mut self, record: &LeaseRecord) -> io::Result<()> {
+        self.write_record("ended", record)?;
+        ignore_absent(fs::remove_file(self.path("leases", record.lease.id)))
+    }
+
+    fn write_record(&mut self, folder: &str, record: &LeaseRecord) -> io::Result<()> {
         self.reserve(record.lease.id)?;
         let text = serde_json::to_vec_pretty(record)?;
-        self.write(&format!("leases/{}", record.lease.id), &text)
+        self.write(&format!("{folder}/{}", record.lease.id), &text)
     }
 
     /// Records that a lease has ended.

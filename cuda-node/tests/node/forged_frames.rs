@@ -4,6 +4,7 @@
 use std::{
     any::Any,
     net::UdpSocket,
+    os::fd::AsRawFd,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -31,7 +32,7 @@ use rustls::{
 
 use crate::{
     harness::{LONG, Node},
-    hostile::{attack, plain_part, processor_time_of, small_parts},
+    hostile::{attack, memory, plain_part, processor_time_of, small_parts},
 };
 
 /// Writes the frames of a packet: the payload that `quinn` has written, without the tag.
@@ -419,5 +420,58 @@ fn packets_with_many_small_parts_take_no_more_time_than_others() {
             forged < 5 * plain.max(Duration::from_millis(40)),
             "{packets} packets take {plain:?}, forged ones {forged:?}"
         );
+    });
+}
+
+/// The bytes of a datagram of which the node receives several at once.
+pub const SEGMENT: usize = 6500;
+
+/// Lets the kernel split what a socket sends into datagrams of [`SEGMENT`] bytes. The last one may be shorter. A node on
+/// the same machine, or behind a network card that joins datagrams, receives all of them with one call.
+pub fn split(socket: &UdpSocket) {
+    let size = SEGMENT as libc::c_int;
+    // SAFETY: the pointer is to an integer of this length.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_UDP,
+            libc::UDP_SEGMENT,
+            (&raw const size).cast(),
+            size_of_val(&size) as libc::socklen_t,
+        )
+    };
+    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+}
+
+/// `quinn` copies all datagrams that it has received with one call to one buffer. A part of a stream with one byte keeps
+/// all of them, and counts as the short packet that it has arrived in. So the window of a connection limits nothing.
+#[test]
+fn small_parts_keep_no_memory_of_datagrams_beside_their_own() {
+    attack(async |node| {
+        let (connection, _endpoint, outside) = connect_outside(&node.address, |_| ()).await;
+        let (mut stream, _receive) = connection.open_bi().await.unwrap();
+        stream.write_all(&[0; 8]).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(&node.address).unwrap();
+        split(&socket);
+        let (before, mut most) = (memory(node), 0);
+        for number in 0..3000u32 {
+            // One byte of another stream, behind a gap: STREAM with an offset and a length, and padding.
+            let (id, at) = ((4 * (1 + number % 7)) as u8, 2 * (number / 7) + 2);
+            let [_, _, high, low] = at.to_be_bytes();
+            let part = [0x0e, id, 0x40 | high, low, 1, 0, 0, 0];
+            let packet = outside.lock().as_mut().unwrap().write(&part);
+            // The others are not packets of any connection.
+            let mut datagrams = vec![0; 9 * SEGMENT];
+            datagrams.extend(packet);
+            _ = socket.send(&datagrams);
+            if number % 100 == 0 {
+                most = most.max(memory(node));
+            }
+        }
+        most = most.max(memory(node));
+        let grown = most.saturating_sub(before);
+        assert!(grown < 32 << 20, "the memory has grown by {grown} bytes");
     });
 }

@@ -12,8 +12,9 @@ use rustls::{
 };
 
 use crate::{
+    forged_frames::{SEGMENT, split},
     harness::{LONG, Node, Signal, wait_until},
-    hostile::{attack, plain_part, processor_time_of, small_parts},
+    hostile::{attack, memory, plain_part, processor_time_of, small_parts},
 };
 
 /// The bytes of the frames of a packet: a datagram of the node has at most 6,450 bytes.
@@ -43,6 +44,11 @@ impl Handshake {
 
     /// Sends a packet of the type Initial with these frames (RFC 9000, section 17.2.2).
     fn send(&mut self, frames: &[u8]) {
+        self.send_behind(Vec::new(), frames);
+    }
+
+    /// As [`send`](Self::send), behind these bytes.
+    fn send_behind(&mut self, mut datagrams: Vec<u8>, frames: &[u8]) {
         let number = self.next.to_be_bytes();
         self.next += 1;
         let mut packet = vec![0xc3, 0, 0, 0, 1, 8];
@@ -62,7 +68,8 @@ impl Handshake {
         let (number, sample) = rest.split_at_mut(4);
         let key = &self.keys.local.header;
         key.encrypt_in_place(&sample[..16], &mut header[0], number).unwrap();
-        self.socket.send(&packet).unwrap();
+        datagrams.extend(packet);
+        self.socket.send(&datagrams).unwrap();
     }
 }
 
@@ -124,4 +131,27 @@ fn first_packet_with_too_many_parts_has_no_answer_also_after_a_reload() {
             log.metadata().is_ok_and(|log| log.len() > 0)
         });
     }
+}
+
+/// As `small_parts_keep_no_memory_of_datagrams_beside_their_own`, of anyone who reaches the node.
+#[test]
+fn small_parts_of_handshakes_keep_no_memory_of_datagrams_beside_their_own() {
+    attack(async |node| {
+        let mut handshakes = begin(node, 0..4, &plain_part(FRAMES));
+        handshakes.iter().for_each(|handshake| split(&handshake.socket));
+        let (before, mut most) = (memory(node), 0);
+        for number in 0..2000u16 {
+            // One byte behind a gap.
+            let [high, low] = (2 * (number / 4) + 1000).to_be_bytes();
+            let part = [0x06, 0x40 | high, low, 1, 0];
+            let handshake = &mut handshakes[usize::from(number % 4)];
+            handshake.send_behind(vec![0; 9 * SEGMENT], &part);
+            if number % 100 == 0 {
+                most = most.max(memory(node));
+            }
+        }
+        most = most.max(memory(node));
+        let grown = most.saturating_sub(before);
+        assert!(grown < 32 << 20, "the memory has grown by {grown} bytes");
+    });
 }

@@ -10,7 +10,7 @@ use std::{
         fd::{AsFd as _, AsRawFd as _},
         linux::net::SocketAddrExt as _,
         unix::{
-            fs::FileExt as _,
+            fs::{FileExt as _, FileTypeExt as _},
             net::{SocketAddr, UnixDatagram, UnixStream},
         },
     },
@@ -29,6 +29,9 @@ use rustix::{
     thread::UnshareFlags,
 };
 use serde::{Deserialize, Serialize};
+
+/// A call of Linux that `libc` does not have.
+const LISTMOUNT: i64 = 458;
 
 /// The name of a variable with a secret, in the environment of the supervisor.
 pub const SECRET_VARIABLE: &str = "TEST_NODE_SECRET";
@@ -185,6 +188,10 @@ fn attack_all(targets: &Targets) -> Vec<(&'static str, io::Result<()>)> {
         ("wait_for_parts_of_a_file", lock_file(&targets.own_cache, libc::F_SETLKW)),
         ("list_locks", fs::File::open("/proc/locks").map(drop)),
         ("look_into_file_systems", look_into_file_systems()),
+        ("list_mounts", fs::File::open("/proc/self/mountinfo").map(drop)),
+        ("list_mounts_of_thread", fs::File::open("/proc/thread-self/mounts").map(drop)),
+        ("list_mounts_by_number", call(LISTMOUNT, [0, 0, 0, 0, 0])),
+        ("share_a_pipe", share_a_pipe()),
         ("dump_memory", dump_memory()),
         // Each layer copies all rules of the one before without a pause for other threads: 134,000 rules, of the files of
         // `/sys` and `/usr/lib`, kept a processor from all other processes for 0.15 s again and again.
@@ -578,6 +585,19 @@ fn add_filter_to_socket() -> io::Result<()> {
         )
     };
     if added == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Looks for a pipe whose other end the supervisor has. Both ends have one lock, which the kernel keeps while it copies what a
+/// process writes. A worker that wrote from memory that was not there, while other threads changed the rights of 8 GiB, stopped
+/// a thread of its supervisor for 10 to 99 s.
+fn share_a_pipe() -> io::Result<()> {
+    let is_pipe =
+        |path: &PathBuf| fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+    let descriptors = (0..6).map(|number| PathBuf::from(format!("/proc/self/fd/{number}")));
+    match descriptors.into_iter().find(is_pipe) {
+        Some(_) => Ok(()),
+        None => Err(refused("there is none")),
+    }
 }
 
 /// Opens a file with which a driver of a file system shows its state. The kernel counts all inodes in memory under one lock,

@@ -30,7 +30,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const USER: u32 = 64_321;
 
 /// The attacks that succeed on every machine if there is no sandbox.
-const CERTAIN: [&str; 53] = [
+const CERTAIN: [&str; 55] = [
     "add_filter",
     "add_filter_by_setting",
     "add_filter_to_socket",
@@ -72,6 +72,8 @@ const CERTAIN: [&str; 53] = [
     "start_many_threads",
     "list_descriptors_of_supervisor",
     "list_locks",
+    "list_mounts",
+    "list_mounts_of_thread",
     "lock_cgroups",
     "read_environment_of_supervisor",
     "read_key",
@@ -93,7 +95,7 @@ const TRACING: [&str; 3] =
 /// Attempts that only the filter of system calls refuses. In these tests they reach nothing outside of the sandbox: they
 /// change the namespaces of the worker, use parts of the kernel, wait for disks, use sockets of the worker, or need a
 /// terminal.
-const FILTERED: [&str; 40] = [
+const FILTERED: [&str; 41] = [
     "add_filter",
     "add_filter_by_setting",
     "add_filter_to_socket",
@@ -110,6 +112,7 @@ const FILTERED: [&str; 40] = [
     "give_up_much_memory",
     "interrupt_all_processors",
     "lease_file",
+    "list_mounts_by_number",
     "lock_open_file",
     "lock_parts_of_a_file",
     "look_at_much_memory",
@@ -137,11 +140,13 @@ const FILTERED: [&str; 40] = [
 ];
 
 /// Attacks on what is not protected by files of their own user, but by namespaces or filters.
-const BEYOND_USER: [&str; 10] = [
+const BEYOND_USER: [&str; 12] = [
     "connect_to_abstract_socket",
     "connect_to_network",
     "create_temporary_file",
     "list_locks",
+    "list_mounts",
+    "list_mounts_of_thread",
     "lock_cgroups",
     "look_into_file_systems",
     "open_other_device",

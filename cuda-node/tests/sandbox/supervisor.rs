@@ -18,7 +18,7 @@ use std::{
 };
 
 use cuda_node::process::{
-    DEFAULT_UIDS, DeviceFiles, ExitCause, Sandbox, WorkerLauncher, hide_memory,
+    DEFAULT_UIDS, DeviceFiles, ExitCause, Sandbox, WorkerLauncher, WorkerOutput, hide_memory,
 };
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -233,7 +233,9 @@ async fn attack(sandbox: Option<Sandbox>) -> Result<Findings, ExitCause> {
     if other_ends.commands.read_u8().await.is_err() {
         return Err(other.reaped().await);
     }
-    let attacker = launcher("attacker", sandbox.as_ref()).writable(path("own"));
+    // As in a node.
+    let attacker = launcher("attacker", sandbox.as_ref()).output(WorkerOutput::Trace);
+    let attacker = attacker.writable(path("own"));
     let attacker = attacker.devices(DeviceFiles::These(vec![path("device0")]));
     let (mut attacker, mut ends) = attacker.launch().unwrap();
     let targets = Targets {

@@ -66,9 +66,9 @@ impl From<Class> for Exclusivity {
 
 impl LeaseTable {
     /// Returns the record of an active lease for a later table. `None` for one that is not active yet, and for one whose
-    /// end has begun or was announced.
+    /// end has begun. A later table has no lease whose end was announced.
     pub fn kept(&self, lease: LeaseId) -> Option<KeptLease> {
-        let of = self.leases.get(&lease).filter(|of| !of.is_leaving())?;
+        let of = self.leases.get(&lease)?;
         let Phase::Active { since, until } = of.phase else { return None };
         let LeaseRequest { tenant, nonce, min_vram, lease_secs, class, slot, priority, .. } =
             &of.request;

@@ -1,7 +1,7 @@
 //! The filter of a worker's system calls.
 //!
 //! A worker has the calls that the C library, this program and NVIDIA's driver library need. No document lists those of the
-//! driver: they are the ones that `libcuda.so` and its compiler of PTX import from the C library or call by number, without
+//! driver: they are the ones that `libcuda.so` 550 and its compiler of PTX import from the C library or call by number, without
 //! the ones for other processes, for programs and for connections. All other calls, also those of later kernels, do not exist
 //! for a worker: they fail with `ENOSYS`, after which libraries try an older call or go on without.
 
@@ -21,6 +21,10 @@ const MANAGED_MEMORY: u64 = 0;
 
 /// An option of `prctl` that `libc` does not have: what `/proc/self/auxv` has.
 const PR_GET_AUXV: libc::c_int = 0x4155_5856;
+
+/// Advice of `madvise` that `libc` does not have yet, for the guards of stacks.
+const MADV_GUARD_INSTALL: libc::c_int = 102;
+const MADV_GUARD_REMOVE: libc::c_int = 103;
 
 /// The maximum number of bytes of memory that `mincore` looks at, or that `madvise` gives up. Libraries look at a few pages,
 /// and ignore that memory is not given up.
@@ -44,8 +48,10 @@ const ALLOWED: &[i64] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_chmod,
     #[cfg(target_arch = "x86_64")]
-    libc::SYS_dup2,
+    libc::SYS_creat,
     libc::SYS_dup,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_dup2,
     libc::SYS_dup3,
     libc::SYS_faccessat,
     libc::SYS_faccessat2,
@@ -154,6 +160,8 @@ const ALLOWED: &[i64] = &[
     libc::SYS_sched_getaffinity,
     libc::SYS_sched_getparam,
     libc::SYS_sched_getscheduler,
+    // A program names its own threads in it by ids that the filter does not know.
+    libc::SYS_sched_setaffinity,
     libc::SYS_sched_yield,
     libc::SYS_set_robust_list,
     libc::SYS_set_tid_address,
@@ -212,12 +220,7 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
         calls.add_if(call, vec![is(0, own)?])?;
     }
     // Limits and priorities of this process.
-    for call in [
-        libc::SYS_prlimit64,
-        libc::SYS_sched_setaffinity,
-        libc::SYS_sched_setscheduler,
-        libc::SYS_sched_setparam,
-    ] {
+    for call in [libc::SYS_prlimit64, libc::SYS_sched_setscheduler, libc::SYS_sched_setparam] {
         calls.add_if(call, vec![is(0, 0)?])?;
         calls.add_if(call, vec![is(0, own)?])?;
     }
@@ -277,7 +280,7 @@ fn allow_files(calls: &mut Calls) -> Result<(), Error> {
         calls.add_if(libc::SYS_ioctl, vec![flags(1, 0xff00, kind)?])?;
     }
     for request in [libc::TCGETS, libc::FIONREAD, libc::FIONBIO, libc::FIOCLEX] {
-        calls.add_if(libc::SYS_ioctl, vec![is(1, request as u64)?])?;
+        calls.add_if(libc::SYS_ioctl, vec![is(1, request)?])?;
     }
     Ok(())
 }
@@ -330,7 +333,10 @@ fn allow_memory(calls: &mut Calls) -> Result<(), Error> {
     ] {
         calls.add_if(libc::SYS_madvise, vec![is(2, advice as u64)?])?;
     }
-    calls.add_if(libc::SYS_madvise, vec![is(2, libc::MADV_FREE as u64)?, is_short()?])
+    for advice in [libc::MADV_FREE, MADV_GUARD_INSTALL, MADV_GUARD_REMOVE] {
+        calls.add_if(libc::SYS_madvise, vec![is(2, advice as u64)?, is_short()?])?;
+    }
+    Ok(())
 }
 
 /// The lower half of an argument is this number.

@@ -68,6 +68,14 @@ const HIDDEN: [&str; 11] = [
     "/proc/zoneinfo",
 ];
 
+/// Files and folders of `/proc/self` that a worker does not see: they list all mounts of its namespace, or have such lists of
+/// its threads. A reader of mounts keeps all other processes from mounting, and the start of a worker mounts.
+const HIDDEN_OF_PROCESS: [&str; 4] = ["mountinfo", "mounts", "mountstats", "task"];
+
+/// Those that it can read, and the name of the process, which it can change.
+const OF_PROCESS: [&str; 6] = ["cmdline", "fd", "maps", "stat", "statm", "status"];
+const NAME_OF_PROCESS: &str = "/proc/self/comm";
+
 /// Devices that libraries open.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
@@ -201,8 +209,10 @@ impl View {
         for (path, target) in &self.links {
             symlink(target, in_stage(stage, path)?)?;
         }
-        for hidden in HIDDEN {
-            let hidden = in_stage(stage, Path::new(hidden))?;
+        let own = PathBuf::from(format!("/proc/{}", std::process::id()));
+        let of_process = HIDDEN_OF_PROCESS.map(|name| own.join(name));
+        for hidden in HIDDEN.map(PathBuf::from).into_iter().chain(of_process) {
+            let hidden = in_stage(stage, &hidden)?;
             if hidden.is_dir() {
                 let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
                 let (flags, options) =
@@ -244,7 +254,10 @@ impl View {
             name.is_some_and(|name| name.parse::<u32>().is_ok())
         };
         let kernel = [entries("/sys", ""), entries("/proc", "")].concat().into_iter();
-        let kernel = kernel.filter(|path| !is_hidden(path) && !is_process(path));
+        // The links of `/proc` lead to this process, also that of the network.
+        let kernel =
+            kernel.filter(|path| !is_hidden(path) && !is_process(path) && !path.is_symlink());
+        let own = OF_PROCESS.map(|name| Path::new("/proc/self").join(name));
         let status = Ruleset::default()
             .handle_access(all)?
             .handle_access(AccessNet::from_all(LANDLOCK))?
@@ -253,8 +266,8 @@ impl View {
             .add_rules(path_beneath_rules(&self.readable, read))?
             .add_rules(path_beneath_rules(kernel, read))?
             .add_rules(path_beneath_rules(["/proc"], AccessFs::ReadDir))?
-            // Names of threads, for example.
-            .add_rules(path_beneath_rules(["/proc/self"], read | write))?
+            .add_rules(path_beneath_rules(own, read))?
+            .add_rules(path_beneath_rules([NAME_OF_PROCESS], read | write))?
             .add_rules(path_beneath_rules(&self.devices, device))?
             .add_rules(path_beneath_rules(&self.writable, all))?
             // A worker could fill the audit log of the machine with refusals.

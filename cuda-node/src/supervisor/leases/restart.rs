@@ -95,10 +95,17 @@ impl Leases {
         let _place = client.account.record_place().await;
         let leases = self.clone();
         self.on_disk(move |folder| {
+            let (record, is_ending) = leases.change(|state, _| {
+                let view = state.table.lease(lease);
+                let is_ending = view.is_some_and(|view| view.announced.is_some());
+                (leases.record(state, lease), is_ending)
+            });
             // `None` if the end of the lease has begun. Its client hears of that.
-            let record = leases.change(|state, _| leases.record(state, lease));
             let Some(record) = record else { return Ok(()) };
-            folder.write_lease(&record)?;
+            match is_ending {
+                true => folder.write_ending(&record)?,
+                false => folder.write_lease(&record)?,
+            }
             leases.change(|state, _| {
                 if let Some(entry) = state.entries.get_mut(&lease) {
                     entry.is_confirmation_kept = record.is_confirmed;

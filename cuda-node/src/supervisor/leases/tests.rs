@@ -381,15 +381,20 @@ async fn worker_without_the_kernels_of_its_tenant_fences_its_device() {
     let kernels = JitCache::open(Some(folder.path())).unwrap();
     std::fs::remove_dir(folder.path().join("tenants")).unwrap();
     std::fs::write(folder.path().join("tenants"), "").unwrap();
+    let launcher = ready_worker(folder.path());
+    failed_start_fences_the_device(launcher, Some(kernels)).await;
+}
+
+/// A launcher of workers that say that they are ready, and do nothing.
+fn ready_worker(folder: &Path) -> WorkerLauncher {
     let (device, sandbox) = (DeviceInfo::new("cuda:0", "a GPU"), "[]".into());
     let ready = Ready { device, features: 0, sandbox };
     let mut out = Vec::new();
     put_frame(&mut out, Ready::OPCODE, 0, 0, |out| ready.encode(out));
-    let file = folder.path().join("ready");
+    let file = folder.join("ready");
     std::fs::write(&file, &out).unwrap();
     let script = format!("cat \"$0\" >&{COMMANDS_DESCRIPTOR}; exec sleep 1000");
-    let launcher = WorkerLauncher::new("/bin/sh").argument("-c").argument(script).argument(file);
-    failed_start_fences_the_device(launcher, Some(kernels)).await;
+    WorkerLauncher::new("/bin/sh").argument("-c").argument(script).argument(file)
 }
 
 /// A CPU device that opens when the sender is dropped.
@@ -1031,6 +1036,42 @@ async fn fence_is_not_written_after_its_end() {
         assert!(started.elapsed() < LONG, "the fence is not written");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+/// The end of a lease is announced before its first record is written. Its client may use it in the notice period, so its
+/// worker outlives the node. Otherwise the next node does not know the worker, which keeps memory of the device and its user
+/// id, and a hostile one never ends.
+#[tokio::test]
+async fn worker_of_a_lease_whose_end_was_announced_before_its_grant_has_a_record() {
+    let (state, folder) = state_folder();
+    let launcher = ready_worker(state.path()).successors(folder.workers(), LONG);
+    let mut device = device(CpuProvider::default());
+    let launcher = ProcessLauncher::new(launcher, None, None);
+    device.workers = Workers::new(Launcher::Process(Box::new(launcher)), 0);
+    let leases =
+        Leases::new(table(), key(), vec![device], limits(), Audit::default(), Some(folder));
+    let busy = leases.folder.clone().unwrap().lock_owned().await;
+    let alice = client("alice");
+    let mut allocate = Box::pin(leases.allocate(&alice, request(), true));
+    let is_active =
+        |state: &mut State, _| state.table.leases().any(|of| of.state == LeaseState::Active);
+    let started = Instant::now();
+    while !leases.change(is_active) {
+        assert!(started.elapsed() < LONG, "the lease does not start");
+        let early = tokio::time::timeout(Duration::from_millis(5), &mut allocate).await;
+        assert!(early.is_err(), "the grant does not wait for the disk");
+    }
+    // As a preemption does, or the operator.
+    let lease = leases.change(|state, now| {
+        let lease = state.table.leases().next().unwrap().id;
+        state.table.revoke(now, lease, "maintenance", LONG).unwrap();
+        lease
+    });
+    drop(busy);
+    let granted = tokio::time::timeout(LONG, allocate).await.expect("there is no answer");
+    assert_eq!(granted.unwrap().lease, lease.0);
+    let records = ["leases", "ended"].map(|name| names(&state.path().join("state").join(name)));
+    assert_eq!(records, [vec![], vec![lease.to_string()]]);
 }
 
 /// Otherwise the next node knows neither of the fence nor of the lease.
