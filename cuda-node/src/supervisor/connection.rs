@@ -7,22 +7,19 @@ use std::{
 
 use bytes::Bytes;
 use cuda_core::protocol::Status;
-use cuda_lease::{
-    internals::transport,
-    wire::{
-        Allocate, Attach, Confirm, Free, Hello, Inventory, InventoryReply, Lane, LeaseRequest,
-        PutBlob, Refused, Renew, Submit, VERSION, Welcome, WireError, features, opcode::REPLY,
-    },
+use cuda_lease::wire::{
+    Allocate, Attach, Confirm, Free, Hello, Inventory, InventoryReply, Lane, LeaseRequest, PutBlob,
+    Refused, Renew, Submit, VERSION, Welcome, WireError, features, opcode::REPLY,
 };
-use parking_lot::Mutex;
 use quinn::{RecvStream, SendStream};
 use tokio::{sync::mpsc, task::JoinSet, time::Instant};
 
 use super::{
+    counted::Counted,
     leases::{Client, Leases},
     streams::{End, FrameStream, Refusal, disconnect, refuse, send_reply},
     submit,
-    tenants::Counted,
+    wide_connections::Width,
 };
 
 /// The time within which a client sends the first frame of a stream.
@@ -40,53 +37,32 @@ const REQUEST_BYTES: u32 = 4 << 10;
 /// A connection of a client.
 pub(super) struct Connection {
     connection: quinn::Connection,
-    width: Mutex<Width>,
+    width: Arc<Width>,
     /// The requests that are being answered. Locked while the connection has a request stream.
     requests: tokio::sync::Mutex<JoinSet<()>>,
 }
 
-/// Whether a connection is wide ([`transport::widen`]).
-#[derive(Default)]
-struct Width {
-    /// Whether a stream of the connection has used memory of a lease.
-    is_wanted: bool,
-    /// Whether the connection has served a session.
-    has_session: bool,
-    /// The place among the wide connections of the tenant, until the memory of the connection is free.
-    place: Option<Counted>,
-}
-
 impl Connection {
     fn new(connection: quinn::Connection) -> Self {
-        let (width, requests) = Default::default();
-        Self { connection, width, requests }
+        let width = Width::new(connection.clone());
+        Self { connection, width, requests: Default::default() }
     }
 
     /// A stream of the connection uses memory of a lease. While the tenant has enough wide connections, this one stays as
     /// it is, and the stream is slower.
     pub(super) fn widen(&self, leases: &Leases, client: &Client) {
-        self.width.lock().is_wanted = true;
+        self.width.want(false);
         self.widen_if_possible(leases, client);
     }
 
     /// As [`widen`](Self::widen), for a lane of a session.
     fn widen_for_session(&self, leases: &Leases, client: &Client) {
-        self.width.lock().has_session = true;
-        self.widen(leases, client);
+        self.width.want(true);
+        self.widen_if_possible(leases, client);
     }
 
-    /// Takes a place among the wide connections, if a stream needs one. A client that connects again does so before the
-    /// places of its earlier connections are free.
     fn widen_if_possible(&self, leases: &Leases, client: &Client) {
-        let mut width = self.width.lock();
-        if !width.is_wanted || width.place.is_some() {
-            return;
-        }
-        let of_sessions = width.has_session;
-        width.place = client.account.wide_place(of_sessions, || leases.count_of(&client.tenant));
-        if width.place.is_some() {
-            transport::widen(&self.connection);
-        }
+        client.account.wide.widen(&self.width, || leases.count_of(&client.tenant));
     }
 }
 
@@ -133,7 +109,7 @@ pub(super) async fn serve(
     streams.shutdown().await;
     connection.requests.lock().await.shutdown().await;
     leases.disconnected(client.connection);
-    connection.width.lock().place.take()
+    connection.width.take_place()
 }
 
 /// The first frame of a stream.
@@ -204,6 +180,8 @@ async fn serve_stream(
             match kept {
                 Ok(session) => {
                     drop(memory);
+                    let _session =
+                        (attach.lane == Lane::Commands).then(|| connection.width.serve_session());
                     connection.widen_for_session(leases, client);
                     if attach.is_resumed && attach.lane == Lane::Commands {
                         leases.metrics().resumed();
@@ -219,10 +197,12 @@ async fn serve_stream(
             }
         }
         First::PutBlob(put) => {
+            let _stream = connection.width.serve_stream();
             submit::put_blob(leases, client, connection, (put, memory), send, receive).await
         }
         // The frame has the image, so its memory stays until the submit is admitted or refused.
         First::Submit(submit) => {
+            let _stream = connection.width.serve_stream();
             submit::serve(leases, client, connection, (*submit, memory), send, receive).await
         }
     }

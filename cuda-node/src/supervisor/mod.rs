@@ -3,7 +3,8 @@
 //! It never uses a device. A connection has one request stream (`connection`), two lanes per session (`sessions`), and
 //! streams for blobs (`blobs`) and stateless submits (`submit`). The frames of a lane go to the worker of the lease as
 //! they are. The submits of a lease wait in a queue (`jobs`). A reload reads certificates and quotas again,
-//! and a connection ends with the certificate of its client (`reload`). Packets with many small parts are dropped before
+//! and a connection ends with the certificate of its client (`reload`). After the end of a lease, connections of its tenant
+//! with large windows may be too many: they end (`wide_connections`). Packets with many small parts are dropped before
 //! `quinn` sorts them (`packet_parts`). The folder uses `wire`, `session`, `authority`, `transport` and all other folders
 //! of the node. Of `worker` it uses the messages, and the entry points for workers that are threads of this process.
 
@@ -11,6 +12,7 @@ mod audit;
 mod blobs;
 mod connection;
 mod connection_memory;
+mod counted;
 mod handshakes;
 mod jit_cache;
 mod jobs;
@@ -27,6 +29,7 @@ mod state_folder;
 mod streams;
 mod submit;
 mod tenants;
+mod wide_connections;
 mod worker_files;
 mod workers;
 

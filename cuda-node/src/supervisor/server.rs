@@ -631,7 +631,7 @@ async fn serve(
                 }
             };
             drop(closing);
-            let _places = (account.end_connection(place), wide.map(|wide| account.end_wide(wide)));
+            let _places = (account.end_connection(place), wide.map(|wide| account.wide.end(wide)));
             memory.freed().await;
         }
         Err((status, reason)) => {

@@ -1,10 +1,7 @@
 //! Limits for each tenant in the supervisor itself: connections, requests, and memory for frames that no lease is
 //! charged with.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
-};
+use std::sync::{Arc, atomic::AtomicU32};
 
 use cuda_core::protocol::Status;
 use cuda_lease::wire::FRAME_LIMIT;
@@ -13,9 +10,11 @@ use rustc_hash::FxHashMap;
 use tokio::sync::{MutexGuard, Semaphore, SemaphorePermit};
 
 use super::{
+    counted::Counted,
     memory_budget::{MemoryBudget, Reserved},
     rate::Rate,
     streams::Refusal,
+    wide_connections::WideConnections,
 };
 use crate::quotas::{Quotas, Tenant};
 
@@ -29,9 +28,6 @@ const RESERVED_CONNECTIONS: u32 = 128;
 /// The connections beyond its limit that a tenant may have that wait for their refusal, or were refused and whose memory is
 /// not free.
 const REFUSALS: usize = 256;
-
-/// The wide connections of a tenant that have ended and give their places to the next ones.
-const ENDED_WIDE: u32 = 2;
 
 /// The memory of a tenant for the first frames of its streams, in bytes.
 const FRAMES: u64 = 16 << 20;
@@ -61,12 +57,8 @@ pub(super) struct Account {
     reserved: Arc<AtomicU32>,
     /// The connections that have ended, and whose memory is not free.
     ended: Arc<AtomicU32>,
-    ended_wide: Arc<AtomicU32>,
     limits: Mutex<AccountLimits>,
-    /// The number of wide connections of sessions. Wide connections have the windows of one that serves a lease.
-    wide_sessions: Arc<AtomicU32>,
-    /// The number of other wide connections.
-    wide: Arc<AtomicU32>,
+    pub(super) wide: WideConnections,
     frames: MemoryBudget,
     refusals: Semaphore,
     /// Held by the request that is the next one.
@@ -165,23 +157,6 @@ pub(super) enum EndedPlace {
     Connection(#[expect(dead_code, reason = "it counts until it is dropped")] ConnectionPlace),
 }
 
-/// Counts until it is dropped.
-pub(super) struct Counted(Arc<AtomicU32>);
-
-impl Counted {
-    fn below(count: &Arc<AtomicU32>, limit: u32) -> Option<Self> {
-        let add = |count: u32| (count < limit).then(|| count + 1);
-        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
-        Some(Self(count.clone()))
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 impl Account {
     fn new(tenant: Tenant, quotas: &Quotas) -> Self {
         let quota = quotas.of(&tenant);
@@ -191,22 +166,8 @@ impl Account {
             submits: Rate::new(quota.submits_per_second),
         });
         let (frames, refusals) = (MemoryBudget::new(FRAMES), Semaphore::new(REFUSALS));
-        let (connections, reserved, ended, ended_wide, wide_sessions, wide, turn, record) =
-            Default::default();
-        Self {
-            tenant,
-            connections,
-            reserved,
-            ended,
-            ended_wide,
-            limits,
-            wide_sessions,
-            wide,
-            frames,
-            refusals,
-            turn,
-            record,
-        }
+        let (connections, reserved, ended, wide, turn, record) = Default::default();
+        Self { tenant, connections, reserved, ended, limits, wide, frames, refusals, turn, record }
     }
 
     /// Counts a connection that has ended, until its memory is free. Its place is for the next one, unless the tenant has as
@@ -217,12 +178,6 @@ impl Account {
             Some(ended) => EndedPlace::Ended(ended),
             None => EndedPlace::Connection(place),
         }
-    }
-
-    /// Counts a wide connection that has ended, until its memory is free. A client that connects again and again has wide
-    /// connections all the same: [`ENDED_WIDE`] that have ended give their places to the next ones.
-    pub(super) fn end_wide(&self, place: Counted) -> Counted {
-        Counted::below(&self.ended_wide, ENDED_WIDE).unwrap_or(place)
     }
 
     /// Waits before a connection is refused. So a client that connects again and again does so at the rate of its
@@ -263,18 +218,6 @@ impl Account {
         Err((if limit == 0 { Status::TooLarge } else { Status::QuotaExceeded }, detail))
     }
 
-    /// Takes a place for a wide connection. A tenant has as many as leases, and one for a client that connects again
-    /// before its earlier connection has ended. Connections of sessions have as many of their own: others keep their
-    /// places while they are idle, and the renewals of a session wait behind its uploads on a narrow connection.
-    pub(super) fn wide_place(
-        &self,
-        of_sessions: bool,
-        leases: impl FnOnce() -> usize,
-    ) -> Option<Counted> {
-        let limit = u32::try_from(leases()).unwrap_or(u32::MAX).saturating_add(1);
-        Counted::below(if of_sessions { &self.wide_sessions } else { &self.wide }, limit)
-    }
-
     /// Waits until no other record of the tenant waits for the disk. So a tenant with many requests does not keep others
     /// from a slow disk.
     pub(super) async fn record_place(&self) -> MutexGuard<'_, ()> {
@@ -298,7 +241,7 @@ impl AccountLimits {
 
 #[cfg(test)]
 mod tests {
-    use std::{future::poll_fn, pin::pin, time::Duration};
+    use std::{future::poll_fn, pin::pin, sync::atomic::Ordering, time::Duration};
 
     use super::*;
 
@@ -373,22 +316,6 @@ mod tests {
         assert!(detail.contains("2 connections") && detail.contains("max_connections"), "{detail}");
         drop(first);
         assert!(connect().is_ok());
-    }
-
-    #[test]
-    fn wide_connections_of_a_tenant_are_limited_by_its_leases() {
-        let tenants = Tenants::default();
-        let (a, b) = (tenants.account(&tenant("a")), tenants.account(&tenant("b")));
-        let other = |account: &Account, leases| account.wide_place(false, || leases);
-        let (first, _second) = (other(&a, 1).unwrap(), other(&a, 1).unwrap());
-        assert!(other(&a, 1).is_none());
-        assert!(other(&a, 2).is_some() && other(&b, 1).is_some());
-        // Sessions have places of their own.
-        let session = || a.wide_place(true, || 1);
-        let _sessions = (session().unwrap(), session().unwrap());
-        assert!(session().is_none());
-        drop(first);
-        assert!(other(&a, 1).is_some());
     }
 
     /// Otherwise one tenant with a lease takes all of them, and a client of another one that loses its connection loses

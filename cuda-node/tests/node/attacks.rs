@@ -15,8 +15,8 @@ use cuda_core::protocol::{AllocId, Control, Pattern, Region, Status, StreamId, W
 use cuda_lease::{
     Lease,
     wire::{
-        Ack, Allocate, Attach, Attached, Chunk, Command, Exclusivity, Free, Lane, PutBlob, Refused,
-        Renew, Renewed, Step, Submit, TransferId, Writer, features,
+        Ack, Allocate, Attach, Attached, Chunk, Command, Exclusivity, Free, Granted, Lane, PutBlob,
+        Refused, Renew, Renewed, Step, Submit, TransferId, Writer, features, opcode::REPLY,
     },
 };
 use quinn::TransportConfig;
@@ -871,6 +871,48 @@ fn connections_of_one_lease_occupy_bounded_memory() {
         let grown = most.saturating_sub(before);
         // Two wide connections, and what the others have without a lease.
         assert!(grown < 192 << 20, "the memory has grown by {grown} bytes");
+    });
+}
+
+/// Otherwise tenants that take turns fill the memory of the node: each has as many connections with large windows as it has
+/// had leases.
+#[test]
+fn wide_connections_of_ended_leases_are_closed() {
+    attack(async |node| {
+        let (mut clients, mut streams) = (Vec::new(), Vec::new());
+        for number in 0..8 {
+            let mut client = RawClient::connect(&node.address).await;
+            let granted = client.allocate().await;
+            let (lease, token) = (granted.lease, granted.token.clone());
+            // The last four have sessions. The uploads of the others do not end.
+            if number >= 4 {
+                let (stream, reply) = client.attach(lease, token, Lane::Commands).await;
+                assert_eq!(reply.unwrap().0, Attach::OPCODE | REPLY);
+                streams.push(stream);
+            } else {
+                let mut put = Stream::open(&client.connection).await;
+                let blob = PutBlob { lease, token, hash: [1; 32], bytes: 1024 };
+                put.frame(PutBlob::OPCODE, 0, 0, |out| blob.encode(out)).await;
+                streams.push(put);
+            }
+            clients.push((client, granted));
+        }
+        let closed = |clients: &[(RawClient, Granted)]| {
+            let is_closed = clients.iter().map(|(of, _)| of.connection.close_reason().is_some());
+            is_closed.collect::<Vec<_>>()
+        };
+        // The last one and that of the neighbor go on, so three connections of each kind stay: among them those two.
+        for (client, granted) in &mut clients[..7] {
+            let free = Free { lease: granted.lease, token: granted.token.clone() };
+            client.control.frame(Free::OPCODE, 0, 3, |out| free.encode(out)).await;
+            assert_eq!(client.control.reply().await.unwrap().0, Free::OPCODE | REPLY);
+        }
+        assert_eq!(closed(&clients), [false; 8], "the clients hear of the end first");
+        let (until, t, f) = (Instant::now() + LONG, true, false);
+        while closed(&clients) != [t, f, f, f, t, t, f, f] {
+            assert!(Instant::now() < until, "{:?}", closed(&clients));
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     });
 }
 

@@ -14,9 +14,14 @@ use crate::{
     quotas::Tenant,
     supervisor::{
         audit::Entry as Decision,
+        streams::STALL,
         workers::{NotStarted, WorkerHandle},
     },
 };
+
+/// The time after the end of a lease in which its client hears of that: it takes the last events of its session, or the
+/// replies of its submits, within [`STALL`].
+const HEARD: Duration = STALL.saturating_add(Duration::from_secs(1));
 
 impl Leases {
     pub(super) fn act(self: &Arc<Self>, state: &mut State, action: Action) {
@@ -189,14 +194,18 @@ impl Leases {
         tenant: Option<&Tenant>,
         memory_is_back: bool,
     ) {
-        let (event, tenant) = ("ended", tenant.map(Tenant::as_str));
-        self.audit.write(&Decision { event, tenant, lease: Some(lease.0), ..Decision::default() });
+        let (event, name) = ("ended", tenant.map(Tenant::as_str));
+        let ended = Decision { event, tenant: name, lease: Some(lease.0), ..Decision::default() };
+        self.audit.write(&ended);
         // Before the disk, which may be slow: the table fences a device whose worker does not end in time.
         let slot = self.change(|state, now| {
             let slot = state.table.lease(lease).map(|view| view.slot);
             state.table.worker_gone(now, lease, memory_is_back);
             slot
         });
+        if let Some(tenant) = tenant {
+            tokio::spawn(self.clone().close_surplus(tenant.clone()));
+        }
         // Otherwise the next node knows neither of the fence nor of the lease, and uses memory that may not be free.
         if let Some(slot) = slot.filter(|_| !memory_is_back)
             && self.write_fence(slot).await.is_err()
@@ -204,6 +213,13 @@ impl Leases {
             return;
         }
         self.forget(lease).await;
+    }
+
+    /// Closes the connections that have large windows for leases that have ended, after the time in which their clients hear
+    /// of the ends.
+    async fn close_surplus(self: Arc<Self>, tenant: Tenant) {
+        tokio::time::sleep(HEARD).await;
+        self.tenants.account(&tenant).wide.close_surplus(|| self.count_of(&tenant));
     }
 }
 
