@@ -3,8 +3,8 @@
 //! The kernel joins datagrams, and `quinn` copies all that it has received with one call to one buffer, of which each
 //! datagram is a part. What `quinn` keeps of a datagram keeps the whole buffer, and counts as the bytes of that datagram:
 //! one byte of a stream behind a gap, a handshake that waits for its turn. So a peer that sends small datagrams beside
-//! large ones, which may be for nobody, would fill much more memory than the limits allow. Here `quinn` receives one
-//! datagram at a time, also of those that the kernel has joined.
+//! large ones would fill much more memory than the limits allow, even with large ones that belong to no connection. Here
+//! `quinn` receives one datagram at a time, also of those that the kernel has joined.
 
 use std::{
     array, fmt,

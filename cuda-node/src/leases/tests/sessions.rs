@@ -82,8 +82,8 @@ fn a_killed_session_runs_until_its_worker_is_gone() {
     assert_eq!(node.actions(2), [run(b)]);
 }
 
-#[test]
-fn the_next_session_runs_after_an_expired_one_is_idle() {
+/// A session that expires in its turn, and another one that waits for it.
+fn expired_session_with_work() -> (Node, [LeaseId; 2]) {
     let mut node = Node::new(1);
     let request = LeaseRequest { class: Exclusivity::Session, ..node.ask(50) };
     let a = node.active_of(0, request);
@@ -92,6 +92,12 @@ fn the_next_session_runs_after_an_expired_one_is_idle() {
     node.actions(59);
     node.table.session_busy(at(60), b);
     assert!(matches!(node.actions(60)[..], [Action::StopAdmission { .. }]));
+    (node, [a, b])
+}
+
+#[test]
+fn the_next_session_runs_after_an_expired_one_is_idle() {
+    let (mut node, [a, b]) = expired_session_with_work();
     assert!(node.table.session_idle(at(61), a));
     assert_eq!(node.actions(61), [run(b)]);
 }
@@ -99,14 +105,7 @@ fn the_next_session_runs_after_an_expired_one_is_idle() {
 /// Work that was held in the worker when the time slice ended. The node has promised it the grace.
 #[test]
 fn work_of_an_expired_session_goes_on_in_a_later_turn_within_the_grace() {
-    let mut node = Node::new(1);
-    let request = LeaseRequest { class: Exclusivity::Session, ..node.ask(50) };
-    let a = node.active_of(0, request);
-    let b = session(&mut node);
-    node.table.session_busy(at(59), a);
-    node.actions(59);
-    node.table.session_busy(at(60), b);
-    assert!(matches!(node.actions(60)[..], [Action::StopAdmission { .. }]));
+    let (mut node, [a, b]) = expired_session_with_work();
     // The session pauses: its work on the device is complete, and its worker wants the turn for the rest.
     assert!(node.table.session_idle(at(61), a));
     assert!(node.table.session_busy(at(61), a), "the rest of the work never runs");
