@@ -5,13 +5,14 @@ use std::{
     process::Stdio,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc,
     },
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use cuda_core::protocol::{AllocId, Control, Pattern, Region, Status, StreamId, Work};
+use cuda_core::protocol::{AllocId, Control, Region, Status, StreamId};
 use cuda_lease::{
     Lease,
     wire::{
@@ -1250,42 +1251,35 @@ fn session_that_waits_for_its_client_gives_up_its_turn() {
     });
 }
 
-/// The queue of a session has much work, of which each piece takes some milliseconds. Another session has its turns while
-/// the queue is not empty: after 200 ms each, and not after all of it.
+/// The queue of a session is never empty, and each piece of its work takes at most some milliseconds. Another session has its
+/// turns nevertheless.
 #[test]
 fn session_with_much_short_work_gives_up_its_turn() {
-    const BYTES: u64 = 256 << 20;
-    const FILLS: u64 = 1500;
+    const CHAINS: usize = 3;
     let node = Node::start(&["--spares", "0"]);
-    let other = node.lease().exclusive(Exclusivity::Session).acquire_blocking().unwrap();
+    let session = || node.lease().exclusive(Exclusivity::Session).acquire_blocking().unwrap();
+    let (other, busy) = (session(), Arc::new(session()));
     check(&other);
-    block_on(async {
-        let mut client = RawClient::connect(&node.address).await;
-        let (exclusivity, min_vram) = (Exclusivity::Session, 2 * BYTES);
-        client.send(&Allocate { exclusivity, min_vram, ..request() }).await;
-        let granted = client.granted().await;
-        let (mut commands, _) =
-            client.attach(granted.lease, granted.token.clone(), Lane::Commands).await;
-        command(&mut commands, 1, create_stream()).await;
-        command(&mut commands, 2, allocate(BYTES)).await;
-        for number in 1..=FILLS {
-            let to = Region { alloc: AllocId(1), offset: 0 };
-            let fill = Work::Fill { to, pattern: Pattern::Word(7), count: BYTES / 4 };
-            let step = Step::Work(fill);
-            let submit = Command::Submit { ticket: ticket(number + 1), after: Vec::new(), step };
-            command(&mut commands, number + 2, submit).await;
-        }
-        command(&mut commands, FILLS + 3, read(FILLS + 1, 64)).await;
-        let started = Instant::now();
-        let completes = async {
-            while commands.reply().await.unwrap().0 != Chunk::OPCODE {}
-            started.elapsed()
-        };
-        let checks = tokio::task::spawn_blocking(move || check(&other));
-        tokio::select! {
-            biased;
-            checked = checks => checked.unwrap(),
-            all = completes => panic!("the other session waits for the whole queue, {all:?}"),
-        }
-    });
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (sender, begun) = mpsc::channel();
+    let chains: Vec<_> = (0..CHAINS)
+        .map(|_| {
+            let (busy, is_over, sender) = (busy.clone(), is_over.clone(), sender.clone());
+            std::thread::spawn(move || {
+                let kernels = Kernels::new(&busy).unwrap();
+                sender.send(()).unwrap();
+                while !is_over.load(Ordering::Relaxed) {
+                    kernels.run_many(1 << 14).unwrap();
+                }
+            })
+        })
+        .collect();
+    for _ in 0..CHAINS {
+        begun.recv().unwrap();
+    }
+    block_on(async { drop(check_within(LONG, other).await) });
+    is_over.store(true, Ordering::Relaxed);
+    for chain in chains {
+        chain.join().unwrap();
+    }
 }

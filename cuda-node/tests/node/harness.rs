@@ -282,9 +282,9 @@ impl Kernels {
         h2d(values).then(double).then(to_host).sync_on(&stream)
     }
 
-    /// Runs 1,000 kernels on 4 MiB of device memory.
-    pub fn run_many(&self) -> Result<()> {
-        let (stream, count) = (self.device.new_stream()?, 1 << 20);
+    /// Runs 1,000 kernels on this number of elements.
+    pub fn run_many(&self, count: usize) -> Result<()> {
+        let stream = self.device.new_stream()?;
         let mut x = zeros::<f32>(count).sync_on(&stream)?;
         for _ in 0..1000 {
             let config = LaunchConfig::for_num_elems(count);

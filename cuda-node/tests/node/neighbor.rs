@@ -218,7 +218,7 @@ fn keep_busy(lease: &Lease, ends: &AtomicBool) -> Result<()> {
     let without_copies = std::env::var("BUSY").is_ok_and(|busy| busy == "kernels");
     while !ends.load(Ordering::Relaxed) {
         match without_copies {
-            true => kernels.run_many()?,
+            true => kernels.run_many(1 << 20)?,
             false => drop(kernels.double(&values)?),
         }
     }

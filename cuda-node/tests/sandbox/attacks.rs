@@ -17,6 +17,7 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, ExitCode},
     ptr,
+    sync::mpsc,
 };
 
 use cuda_node::process::{
@@ -94,6 +95,10 @@ pub fn run() -> ExitCode {
     // A worker may use its cache.
     fs::write(targets.own_cache.join("kernel"), "own").unwrap();
     fs::File::open(&targets.own_device).unwrap();
+    name_a_thread().unwrap();
+    // The thread that reports what is complete sleeps for microseconds.
+    // SAFETY: sets the timer slack of this thread, as the documentation of `prctl` states.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong) }, 0);
     let has_own_proc =
         fs::read_link("/proc/self").unwrap() == Path::new(&std::process::id().to_string());
     let mut outcomes = Outcomes::new();
@@ -117,6 +122,21 @@ pub fn run() -> ExitCode {
     loop {
         std::thread::park();
     }
+}
+
+/// Names another thread as the driver does, which does not start if that fails.
+fn name_a_thread() -> io::Result<()> {
+    let (sender, ids) = mpsc::channel();
+    let (named, end) = mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        sender.send(rustix::thread::gettid()).unwrap();
+        _ = end.recv();
+    });
+    let id = ids.recv().unwrap().as_raw_nonzero();
+    let written = fs::write(format!("/proc/self/task/{id}/comm"), "name");
+    drop(named);
+    thread.join().unwrap();
+    written
 }
 
 /// Enters the sandbox that the launcher states, and takes the sockets.
@@ -230,7 +250,7 @@ fn attack_all(targets: &Targets) -> Vec<(&'static str, io::Result<()>)> {
         ("create_timer", call(libc::SYS_timer_create, [0, 0, 0, 0, 0])),
         ("create_nameless_file", call(libc::SYS_memfd_create, [0, 0, 0, 0, 0])),
         ("interrupt_all_processors", call(libc::SYS_membarrier, [i64::MAX, 0, 0, 0, 0])),
-        ("move_pages", call(libc::SYS_mbind, [0, 4096, 0, 0, 0])),
+        ("move_pages", call(libc::SYS_mbind, [0, 4096, 0, 0, 0, 2 /* MPOL_MF_MOVE */])),
         ("read_past_the_page_cache", read_past_the_page_cache()),
         ("give_up_much_memory", give_up_much_memory()),
         // The last one: its threads may count for a while after their end.
@@ -696,17 +716,26 @@ fn become_user_0() -> io::Result<()> {
 }
 
 /// Looks for descriptors other than the standard ones and the sockets.
+/// Other descriptors than those of `/proc`, which the worker opens itself.
 fn find_descriptors() -> io::Result<()> {
-    // SAFETY: `F_GETFD` reads a flag.
-    let is_open = |descriptor| unsafe { libc::fcntl(descriptor, libc::F_GETFD) } >= 0;
-    if (6..1024).any(is_open) { Ok(()) } else { Err(refused("there are none")) }
+    let is_foreign = |descriptor| {
+        let mut system = MaybeUninit::<libc::statfs>::uninit();
+        // SAFETY: the call writes the whole structure if it succeeds.
+        let result = unsafe { libc::fstatfs(descriptor, system.as_mut_ptr()) };
+        // SAFETY: the call succeeded.
+        result == 0 && unsafe { system.assume_init() }.f_type != libc::PROC_SUPER_MAGIC
+    };
+    if (6..1024).any(is_foreign) { Ok(()) } else { Err(refused("there are none")) }
 }
 
 /// Makes a system call with arguments that it does not take. An error about the arguments means that the caller may use
 /// the call.
-fn call(number: i64, [a, b, c, d, e]: [i64; 5]) -> io::Result<()> {
+fn call<const N: usize>(number: i64, arguments: [i64; N]) -> io::Result<()> {
+    let mut all = [0; 6];
+    all[..N].copy_from_slice(&arguments);
+    let [a, b, c, d, e, f] = all;
     // SAFETY: the pointers of these calls are null, so they change no memory.
-    let result = unsafe { libc::syscall(number, a, b, c, d, e) };
+    let result = unsafe { libc::syscall(number, a, b, c, d, e, f) };
     let error = io::Error::last_os_error();
     match error.raw_os_error() {
         _ if result >= 0 => Ok(()),

@@ -232,6 +232,7 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
         libc::PR_SET_NAME,
         libc::PR_GET_NAME,
         libc::PR_SET_PDEATHSIG,
+        libc::PR_SET_TIMERSLACK,
         libc::PR_SET_VMA,
         PR_GET_AUXV,
     ] {

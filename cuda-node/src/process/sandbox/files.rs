@@ -5,7 +5,7 @@
 //! user. Landlock also works in a container that may not mount.
 
 use std::{
-    env, fs, io,
+    env, fs, io, mem,
     os::{
         fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
         unix::fs::symlink,
@@ -14,7 +14,7 @@ use std::{
 };
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, BitFlags, Ruleset, RulesetAttr as _,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, PathFd, Ruleset, RulesetAttr as _,
     RulesetCreatedAttr as _, RulesetStatus, Scope, path_beneath_rules,
 };
 use rustix::{
@@ -68,13 +68,24 @@ const HIDDEN: [&str; 11] = [
     "/proc/zoneinfo",
 ];
 
-/// Files and folders of `/proc/self` that a worker does not see: they list all mounts of its namespace, or have such lists of
-/// its threads. A reader of mounts keeps all other processes from mounting, and the start of a worker mounts.
-const HIDDEN_OF_PROCESS: [&str; 4] = ["mountinfo", "mounts", "mountstats", "task"];
+/// Files of `/proc/self` that a worker does not see: they list all mounts of its namespace. A reader of mounts keeps all other
+/// processes from mounting, and the start of a worker mounts.
+const HIDDEN_OF_PROCESS: [&str; 3] = ["mountinfo", "mounts", "mountstats"];
 
-/// Those that it can read, and the name of the process, which it can change.
-const OF_PROCESS: [&str; 6] = ["cmdline", "fd", "maps", "stat", "statm", "status"];
+/// Files and folders of `/proc/self` that it can read.
+const READABLE_OF_PROCESS: [&str; 6] = [
+    "/proc/self/cmdline",
+    "/proc/self/fd",
+    "/proc/self/maps",
+    "/proc/self/stat",
+    "/proc/self/statm",
+    "/proc/self/status",
+];
+
+/// The name of the process, and the folder with those of its threads. The driver writes names, and does not start without.
+/// The folder also has lists of mounts, which nobody can write.
 const NAME_OF_PROCESS: &str = "/proc/self/comm";
+const THREADS_OF_PROCESS: &str = "/proc/self/task";
 
 /// Devices that libraries open.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
@@ -257,7 +268,10 @@ impl View {
         // The links of `/proc` lead to this process, also that of the network.
         let kernel =
             kernel.filter(|path| !is_hidden(path) && !is_process(path) && !path.is_symlink());
-        let own = OF_PROCESS.map(|name| Path::new("/proc/self").join(name));
+        // A rule holds for an inode, and `/proc` has another one after nobody has used a file for some time.
+        for path in READABLE_OF_PROCESS.into_iter().chain([NAME_OF_PROCESS, THREADS_OF_PROCESS]) {
+            mem::forget(PathFd::new(path));
+        }
         let status = Ruleset::default()
             .handle_access(all)?
             .handle_access(AccessNet::from_all(LANDLOCK))?
@@ -266,8 +280,9 @@ impl View {
             .add_rules(path_beneath_rules(&self.readable, read))?
             .add_rules(path_beneath_rules(kernel, read))?
             .add_rules(path_beneath_rules(["/proc"], AccessFs::ReadDir))?
-            .add_rules(path_beneath_rules(own, read))?
+            .add_rules(path_beneath_rules(READABLE_OF_PROCESS, read))?
             .add_rules(path_beneath_rules([NAME_OF_PROCESS], read | write))?
+            .add_rules(path_beneath_rules([THREADS_OF_PROCESS], write))?
             .add_rules(path_beneath_rules(&self.devices, device))?
             .add_rules(path_beneath_rules(&self.writable, all))?
             // A worker could fill the audit log of the machine with refusals.
