@@ -55,6 +55,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use super::{
+    engine::Memory,
     messages::{ReadError, read_message},
     quota::{Charge, Quota},
     sockets::Sockets,
@@ -77,13 +78,16 @@ message! {
     }
 }
 
+/// Takes a number of bytes of the lease for a buffer. Blocks until the device has them.
+type TakeMemory = dyn Fn(u64) -> cuda_core::Result<Memory> + Send + Sync;
+
 /// Serves the stateless submits of one lease.
 pub(super) struct JobServer {
     pub(super) provider: Arc<dyn Provider>,
     pub(super) ordinal: u32,
     pub(super) quota: Arc<Quota>,
-    /// Makes the session give memory back whose free is complete, and use memory that jobs have given back.
-    pub(super) look_for_memory: Arc<dyn Fn() + Send + Sync>,
+    /// Takes memory of the lease.
+    pub(super) take_memory: Arc<TakeMemory>,
     /// Counts the code of modules.
     pub(super) code: Arc<Quota>,
     pub(super) sockets: Arc<Sockets>,
@@ -281,13 +285,12 @@ struct Loaded {
 struct JobDevice {
     device: Device,
     stream: Stream,
-    quota: Arc<Quota>,
-    look_for_memory: Arc<dyn Fn() + Send + Sync>,
+    take_memory: Arc<TakeMemory>,
     code: Arc<Quota>,
     /// The most recently used is the last.
     modules: Vec<Loaded>,
     /// The region of the latest jobs, until a job needs one of another size.
-    region: Option<(DeviceBuffer<u8>, Charge)>,
+    region: Option<(DeviceBuffer<u8>, Memory)>,
     printed: Arc<Mutex<String>>,
     is_lost: bool,
 }
@@ -307,19 +310,8 @@ impl JobDevice {
         });
         let stream = device.new_stream().map_err(failed)?;
         let (modules, region) = (Vec::new(), None);
-        let (quota, code) = (server.quota.clone(), server.code.clone());
-        let look_for_memory = server.look_for_memory.clone();
-        Ok(Self {
-            device,
-            stream,
-            quota,
-            look_for_memory,
-            code,
-            modules,
-            region,
-            printed,
-            is_lost: false,
-        })
+        let (take_memory, code) = (server.take_memory.clone(), server.code.clone());
+        Ok(Self { device, stream, take_memory, code, modules, region, printed, is_lost: false })
     }
 
     /// Whether no job can run in this process any more.
@@ -343,13 +335,13 @@ impl JobDevice {
         ran
     }
 
-    /// Frees the region. Its charge ends when the device has the free: that of a dropped buffer waits for the next
+    /// Frees the region. It counts until the device has its free: that of a dropped buffer waits for the next
     /// submission, which may never come.
     fn release(&mut self) {
-        if let Some((region, charge)) = self.region.take() {
+        if let Some((region, memory)) = self.region.take() {
             drop(region);
             recover_memory(&self.device);
-            drop(charge);
+            drop(memory);
         }
     }
 
@@ -416,7 +408,7 @@ impl JobDevice {
         Ok(Loaded { hash: job.hash, module, may_have_variables, _code: charge })
     }
 
-    fn allocate(&self, bytes: u64) -> Result<(DeviceBuffer<u8>, Charge), Failed> {
+    fn allocate(&self, bytes: u64) -> Result<(DeviceBuffer<u8>, Memory), Failed> {
         let failed = |error| match error {
             Error::Remote { status, detail, .. } => {
                 let text =
@@ -425,11 +417,9 @@ impl JobDevice {
             }
             error => Failed::new(Status::CapacityExceeded, error),
         };
-        let charge = self.quota.charge(bytes).map_err(failed)?;
-        (self.look_for_memory)();
-        charge.block();
+        let memory = (self.take_memory)(bytes).map_err(failed)?;
         let region = DeviceBuffer::uninitialized(&self.stream, bytes as usize).map_err(failed)?;
-        Ok((region, charge))
+        Ok((region, memory))
     }
 }
 
@@ -545,11 +535,14 @@ mod tests {
 
     /// The server of a lease of 1 MiB.
     fn server(sockets: Arc<Sockets>) -> JobServer {
+        let quota = Arc::new(Quota::new("", 1 << 20));
+        let of_lease = quota.clone();
+        let take = move |bytes| Ok(Memory { of_lease: of_lease.charge(bytes)?, of_pool: None });
         JobServer {
             provider: Arc::new(cuda_cpu::CpuProvider::default()),
             ordinal: 0,
-            quota: Arc::new(Quota::new("", 1 << 20)),
-            look_for_memory: Arc::new(|| ()),
+            quota,
+            take_memory: Arc::new(take),
             code: Arc::new(Quota::new("", 1 << 20)),
             sockets,
         }

@@ -1,5 +1,7 @@
 //! Tests of the memory that the quota counts, with ids and orders that no client of the library uses.
 
+use std::thread;
+
 use cuda_core::{
     DeviceInfo,
     protocol::{AllocId, Capabilities, PoolId, PoolSpec, StreamId, Work},
@@ -26,6 +28,22 @@ impl Test {
 
     fn free_after(&self, stream: u64, id: u64, after: Vec<Ticket>) -> Result<(), SessionError> {
         self.control(Control::Free { id: AllocId(id), stream: StreamId(stream), after })
+    }
+
+    fn take_in(&mut self, pool: PoolId, id: u64, bytes: u64) -> Result<(), SessionError> {
+        let at = self.next(1);
+        self.control(Control::AllocateIn { pool, id: AllocId(id), bytes, at })
+    }
+
+    /// Carries out the trims, and returns their pools.
+    fn trimmed(&self) -> Vec<PoolId> {
+        let trims = std::mem::take(&mut *self.backend.trimming.lock());
+        let unsupported = || Error::unsupported(Feature::Request, "a test");
+        let give = |(pool, answer): (PoolId, Answer)| {
+            answer.give(Err(unsupported()));
+            pool
+        };
+        trims.into_iter().map(give).collect()
     }
 
     fn name(&self, id: u64) -> Result<(), SessionError> {
@@ -130,14 +148,90 @@ fn allocation_waits_for_a_free_of_another_stream() {
     assert_eq!(test.used(), 0);
 }
 
-/// An endless loop of allocations and frees goes on without waiting, as without a quota.
-#[test]
-fn gpu_reuses_memory_in_the_order_of_a_stream() {
+/// A session on a GPU.
+fn gpu() -> Test {
     let mut info = DeviceInfo::new("slow", "reuses memory");
     info.driver = Some((13, 0));
     let mut capabilities = Capabilities::local(ALL);
     capabilities.pools = 8;
-    let mut test = Test::with(info, capabilities);
+    Test::with(info, capabilities)
+}
+
+const POOL: PoolId = PoolId(2);
+
+fn create_pool() -> Control {
+    Control::CreatePool { id: POOL, spec: PoolSpec::new(ALL) }
+}
+
+/// Else each pool of the id would have the memory of the lease once more: the device does not reuse that of an earlier
+/// one.
+#[test]
+fn pool_has_its_id_until_its_frees_are_complete() {
+    let mut test = gpu();
+    test.control(create_pool()).unwrap();
+    test.take_in(POOL, 1, ALL).unwrap();
+    test.submit(1, &[], Work::Join);
+    test.free(1, 1).unwrap();
+    test.control(Control::DropPool { id: POOL }).unwrap();
+    let refused = test.control(create_pool()).unwrap_err().to_string();
+    assert!(refused.contains("already in use"), "{refused}");
+    assert_eq!(test.memory(), [('a', 1), ('f', 1)]);
+    test.complete(1);
+    test.control(create_pool()).unwrap();
+    assert_eq!((test.memory()[2..].to_vec(), test.trimmed()), (vec![('d', 2)], vec![POOL]));
+}
+
+/// The device trims a pool later. Until then it has the memory of the pool, besides that of the allocation.
+#[test]
+fn allocation_waits_for_the_trim_of_another_pool() {
+    let mut test = gpu();
+    test.control(create_pool()).unwrap();
+    test.take_in(POOL, 1, ALL).unwrap();
+    test.free(1, 1).unwrap();
+    test.complete(1);
+    test.take(1, 2, ALL).unwrap();
+    assert_eq!(test.memory(), [('a', 1), ('f', 1)]);
+    assert_eq!(test.trimmed(), [POOL]);
+    assert_eq!(test.memory(), [('a', 1), ('f', 1), ('a', 2)]);
+    // The same for a pool that is dropped, which the device destroys later.
+    test.free(1, 2).unwrap();
+    test.complete(1);
+    test.take_in(POOL, 3, ALL).unwrap();
+    assert_eq!(test.trimmed(), [PoolId::DEFAULT]);
+    test.free(1, 3).unwrap();
+    test.complete(1);
+    test.control(Control::DropPool { id: POOL }).unwrap();
+    test.take(1, 4, ALL).unwrap();
+    let dropped = [('a', 3), ('f', 3), ('d', POOL.0)];
+    assert_eq!(test.memory()[4..], dropped);
+    assert_eq!(test.trimmed(), [POOL]);
+    assert_eq!(test.memory().last(), Some(&('a', 4)));
+}
+
+/// The memory of a submit is in the default pool, and the other pools keep memory too.
+#[test]
+fn memory_of_a_submit_waits_for_the_trim_of_a_pool_and_counts_in_the_default_one() {
+    let mut test = gpu();
+    test.control(create_pool()).unwrap();
+    test.take_in(POOL, 1, ALL).unwrap();
+    test.free(1, 1).unwrap();
+    test.complete(1);
+    let engine = test.engine.clone();
+    let submit = thread::spawn(move || engine.take_memory(ALL).unwrap());
+    while test.trimmed().is_empty() {
+        assert!(!submit.is_finished(), "the pool is not trimmed");
+        thread::yield_now();
+    }
+    drop(submit.join().unwrap());
+    test.take_in(POOL, 2, ALL).unwrap();
+    assert_eq!(test.trimmed(), [PoolId::DEFAULT]);
+    assert_eq!(test.memory().last(), Some(&('a', 2)));
+}
+
+/// An endless loop of allocations and frees goes on without waiting, as without a quota.
+#[test]
+fn gpu_reuses_memory_in_the_order_of_a_stream() {
+    let mut test = gpu();
     for id in 1..100 {
         test.take(1, id, ALL - id).unwrap();
         test.submit(1, &[], Work::Join);
@@ -155,6 +249,7 @@ fn gpu_reuses_memory_in_the_order_of_a_stream() {
     test.complete(1);
     assert_eq!(test.memory().len(), 2 * 99 + 2);
     test.complete(2);
+    assert_eq!(test.trimmed(), [PoolId::DEFAULT]);
     assert_eq!(test.memory().last(), Some(&('a', 101)));
 }
 
@@ -273,6 +368,7 @@ fn random_commands(seed: u64, reuses: bool) {
                     test.submit(stream, &after, Work::Join);
                 }
             }
+            _ if random(4) == 0 => _ = test.trimmed(),
             _ => test.complete_some(1 + random(2), &mut random),
         }
         test.check_physical(seed, reuses, &sizes, &charges);
@@ -295,6 +391,7 @@ fn random_commands(seed: u64, reuses: bool) {
         test.engine.look_for_memory();
         test.engine.report_backlog();
         test.report_wanted();
+        test.trimmed();
         charges.retain(|(bytes, charge)| {
             let waits = charge.waits();
             used -= if waits { 0 } else { *bytes };
