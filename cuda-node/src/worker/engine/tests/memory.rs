@@ -228,6 +228,24 @@ fn memory_of_a_submit_waits_for_the_trim_of_a_pool_and_counts_in_the_default_one
     assert_eq!(test.memory().last(), Some(&('a', 2)));
 }
 
+/// The worker waits for the thread of the submits when its session ends.
+#[test]
+fn end_of_a_session_ends_the_wait_for_a_trim() {
+    let mut test = gpu();
+    test.control(create_pool()).unwrap();
+    test.take_in(POOL, 1, ALL).unwrap();
+    test.free(1, 1).unwrap();
+    test.complete(1);
+    let engine = test.engine.clone();
+    let submit = thread::spawn(move || engine.take_memory(ALL).map(drop));
+    while test.backend.trimming.lock().is_empty() {
+        assert!(!submit.is_finished(), "the pool is not trimmed");
+        thread::yield_now();
+    }
+    test.engine.close();
+    submit.join().unwrap().unwrap();
+}
+
 /// An endless loop of allocations and frees goes on without waiting, as without a quota.
 #[test]
 fn gpu_reuses_memory_in_the_order_of_a_stream() {
