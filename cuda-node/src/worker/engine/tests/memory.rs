@@ -1,6 +1,9 @@
 //! Tests of the memory that the quota counts, with ids and orders that no client of the library uses.
 
-use std::thread;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    thread,
+};
 
 use cuda_core::{
     DeviceInfo,
@@ -56,7 +59,7 @@ impl Test {
         &self,
         seed: u64,
         reuses: bool,
-        sizes: &std::collections::BTreeMap<u64, u64>,
+        sizes: &BTreeMap<u64, u64>,
         charges: &[(u64, crate::worker::quota::Charge)],
     ) {
         if reuses {
@@ -315,7 +318,7 @@ fn random_commands(seed: u64, reuses: bool) {
     test.control(Control::CreatePool { id: PoolId(2), spec: PoolSpec::new(0) }).unwrap();
     // The model: the bytes of allocations that were admitted and whose free has not arrived.
     let mut used = 0;
-    let mut sizes = std::collections::BTreeMap::new();
+    let mut sizes = BTreeMap::new();
     let mut live: Vec<u64> = Vec::new();
     let mut charges: Vec<(u64, crate::worker::quota::Charge)> = Vec::new();
     let mut admitted = 0;
@@ -432,4 +435,140 @@ fn random_commands(seed: u64, reuses: bool) {
     test.report_wanted();
     assert_eq!((used, test.used()), (0, 0), "seed {seed}");
     assert_eq!(test.engine.quota.check(), (0, 0), "seed {seed}");
+}
+
+/// The memory that a device has reserved for pools. A pool keeps memory until it is trimmed, also when it is dropped.
+#[derive(Default)]
+struct Reserved {
+    /// The number of the pool and the bytes of each allocation.
+    allocations: BTreeMap<u64, (usize, u64)>,
+    /// The bytes in use and the reserved bytes of each pool.
+    pools: Vec<(u64, u64)>,
+    /// The entries of `Slow::memory` that are carried out.
+    seen: usize,
+    /// The allocations that exist.
+    made: BTreeSet<u64>,
+}
+
+impl Reserved {
+    /// Follows the backend.
+    fn look(&mut self, test: &Test, seed: u64) {
+        self.free(test);
+        let memory = test.memory();
+        for (kind, id) in &memory[self.seen..] {
+            if *kind == 'a' {
+                let (pool, bytes) = self.allocations[id];
+                let (used, reserved) = &mut self.pools[pool];
+                *used += bytes;
+                *reserved = (*used).max(*reserved);
+                self.made.insert(*id);
+                let all: u64 = self.pools.iter().map(|(_, reserved)| reserved).sum();
+                assert!(all <= ALL, "seed {seed}: {all} bytes are reserved");
+            }
+            self.free(test);
+        }
+        self.seen = memory.len();
+    }
+
+    /// Carries out the frees whose tickets are complete.
+    fn free(&mut self, test: &Test) {
+        let numbers = *test.backend.numbers.lock();
+        let is_complete = |ticket: &Ticket| ticket.number <= numbers[ticket.stream.0 as usize].1;
+        for (id, tickets) in &*test.backend.frees.lock() {
+            if tickets.iter().all(is_complete) && self.made.remove(id) {
+                let (pool, bytes) = self.allocations[id];
+                self.pools[pool].0 -= bytes;
+            }
+        }
+    }
+}
+
+/// Random allocations, frees, and pools that come and go: the device never reserves more than the quota, every
+/// allocation is made, and every dropped pool ends.
+#[test]
+fn pools_never_reserve_more_than_the_quota() {
+    for seed in 0..400 {
+        random_pools(seed);
+    }
+}
+
+fn random_pools(seed: u64) {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let mut capabilities = Capabilities::local(ALL);
+    capabilities.pools = 8;
+    let mut test = Test::with(DeviceInfo::new("slow", "random"), capabilities);
+    let mut device = Reserved { pools: vec![(0, 0)], ..Reserved::default() };
+    // The pools of the client, and the numbers in the model of all that have been.
+    let mut own = vec![(PoolId::DEFAULT, 0)];
+    let mut numbers = BTreeMap::from([(0, 0)]);
+    let (mut live, mut used, mut dropped) = (Vec::new(), 0, 0);
+    let trim = |test: &Test, device: &mut Reserved, numbers: &BTreeMap<u64, usize>| {
+        for (pool, _) in &*test.backend.trimming.lock() {
+            let (used, reserved) = &mut device.pools[numbers[&pool.0]];
+            *reserved = *used;
+        }
+        test.trimmed();
+    };
+    for id in 1..150 {
+        match random(10) {
+            0..4 => {
+                let (pool, number) = own[random(own.len() as u64) as usize];
+                let bytes = 1 + random(ALL * 2 / 3);
+                if bytes <= ALL - used {
+                    let at = test.next(1 + random(2));
+                    let control = match pool {
+                        PoolId::DEFAULT => Control::Allocate { id: AllocId(id), bytes, at },
+                        pool => Control::AllocateIn { pool, id: AllocId(id), bytes, at },
+                    };
+                    device.allocations.insert(id, (number, bytes));
+                    test.control(control).unwrap();
+                    live.push(id);
+                    used += bytes;
+                }
+            }
+            4..6 if !live.is_empty() => {
+                let id = live.swap_remove(random(live.len() as u64) as usize);
+                used -= device.allocations[&id].1;
+                test.free(1 + random(2), id).unwrap();
+            }
+            6 if own.len() < 4 => {
+                let pool = PoolId(id);
+                test.control(Control::CreatePool { id: pool, spec: PoolSpec::new(ALL) }).unwrap();
+                numbers.insert(id, device.pools.len());
+                own.push((pool, device.pools.len()));
+                device.pools.push((0, 0));
+            }
+            6 => {
+                let (id, _) = own.swap_remove(1 + random(3) as usize);
+                test.control(Control::DropPool { id }).unwrap();
+                dropped += 1;
+            }
+            7 => _ = test.submit(1 + random(2), &[], Work::Join),
+            8 => trim(&test, &mut device, &numbers),
+            _ => test.complete_some(1 + random(2), &mut random),
+        }
+        device.look(&test, seed);
+    }
+    for id in live {
+        test.free(1, id).unwrap();
+    }
+    for _ in 0..200 {
+        test.engine.report_backlog();
+        test.report_wanted();
+        device.look(&test, seed);
+        trim(&test, &mut device, &numbers);
+        device.look(&test, seed);
+    }
+    let made = |kind| test.memory().iter().filter(|(of, _)| *of == kind).count();
+    assert_eq!(test.engine.state.lock().held, 0, "seed {seed}: commands are stuck");
+    assert_eq!(made('a'), device.allocations.len(), "seed {seed}");
+    // The pools of frees that are complete end with the next command about pools.
+    test.control(Control::CreatePool { id: PoolId(1000), spec: PoolSpec::new(0) }).unwrap();
+    assert_eq!(made('d'), dropped, "seed {seed}");
 }
