@@ -44,7 +44,7 @@ use std::{
 use cuda_core::{
     Access, Arguments, Device, DeviceBuffer, Error, FaultKind, LaunchConfig, Module, PinnedBuffer,
     Provider, Stream,
-    internals::text_prefix,
+    internals::{recover_memory, text_prefix},
     protocol::{Status, module_info},
 };
 use cuda_lease::{
@@ -55,6 +55,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use super::{
+    engine::Memory,
     messages::{ReadError, read_message},
     quota::{Charge, Quota},
     sockets::Sockets,
@@ -77,13 +78,16 @@ message! {
     }
 }
 
+/// Takes a number of bytes of the lease for a buffer. Blocks until the device has them.
+type TakeMemory = dyn Fn(u64) -> cuda_core::Result<Memory> + Send + Sync;
+
 /// Serves the stateless submits of one lease.
 pub(super) struct JobServer {
     pub(super) provider: Arc<dyn Provider>,
     pub(super) ordinal: u32,
     pub(super) quota: Arc<Quota>,
-    /// Makes the session give memory back whose free is complete, and use memory that jobs have given back.
-    pub(super) look_for_memory: Arc<dyn Fn() + Send + Sync>,
+    /// Takes memory of the lease.
+    pub(super) take_memory: Arc<TakeMemory>,
     /// Counts the code of modules.
     pub(super) code: Arc<Quota>,
     pub(super) sockets: Arc<Sockets>,
@@ -281,13 +285,12 @@ struct Loaded {
 struct JobDevice {
     device: Device,
     stream: Stream,
-    quota: Arc<Quota>,
-    look_for_memory: Arc<dyn Fn() + Send + Sync>,
+    take_memory: Arc<TakeMemory>,
     code: Arc<Quota>,
     /// The most recently used is the last.
     modules: Vec<Loaded>,
     /// The region of the latest jobs, until a job needs one of another size.
-    region: Option<(DeviceBuffer<u8>, Charge)>,
+    region: Option<(DeviceBuffer<u8>, Memory)>,
     printed: Arc<Mutex<String>>,
     is_lost: bool,
 }
@@ -307,19 +310,8 @@ impl JobDevice {
         });
         let stream = device.new_stream().map_err(failed)?;
         let (modules, region) = (Vec::new(), None);
-        let (quota, code) = (server.quota.clone(), server.code.clone());
-        let look_for_memory = server.look_for_memory.clone();
-        Ok(Self {
-            device,
-            stream,
-            quota,
-            look_for_memory,
-            code,
-            modules,
-            region,
-            printed,
-            is_lost: false,
-        })
+        let (take_memory, code) = (server.take_memory.clone(), server.code.clone());
+        Ok(Self { device, stream, take_memory, code, modules, region, printed, is_lost: false })
     }
 
     /// Whether no job can run in this process any more.
@@ -337,10 +329,20 @@ impl JobDevice {
     fn run(&mut self, job: &Submit, image: &[u8], input: &[u8]) -> Result<Done, Failed> {
         let ran = self.try_run(job, image, input);
         if ran.as_ref().is_err_and(|failed| failed.is_sticky) {
-            self.region = None;
             self.is_lost = self.device.reset().is_err();
+            self.release();
         }
         ran
+    }
+
+    /// Frees the region. It counts until the device has its free: that of a dropped buffer waits for the next
+    /// submission, which may never come.
+    fn release(&mut self) {
+        if let Some((region, memory)) = self.region.take() {
+            drop(region);
+            recover_memory(&self.device);
+            drop(memory);
+        }
     }
 
     fn try_run(&mut self, job: &Submit, image: &[u8], input: &[u8]) -> Result<Done, Failed> {
@@ -352,7 +354,10 @@ impl JobDevice {
             }
         };
         let module = self.module(job, image).map_err(at(Status::LoadFailed))?;
-        let region = match self.region.take().filter(|(region, _)| region.len() as u64 == bytes) {
+        if self.region.as_ref().is_some_and(|(region, _)| region.len() as u64 != bytes) {
+            self.release();
+        }
+        let region = match self.region.take() {
             Some(region) => region,
             None => self.allocate(bytes)?,
         };
@@ -403,7 +408,7 @@ impl JobDevice {
         Ok(Loaded { hash: job.hash, module, may_have_variables, _code: charge })
     }
 
-    fn allocate(&self, bytes: u64) -> Result<(DeviceBuffer<u8>, Charge), Failed> {
+    fn allocate(&self, bytes: u64) -> Result<(DeviceBuffer<u8>, Memory), Failed> {
         let failed = |error| match error {
             Error::Remote { status, detail, .. } => {
                 let text =
@@ -412,11 +417,9 @@ impl JobDevice {
             }
             error => Failed::new(Status::CapacityExceeded, error),
         };
-        let charge = self.quota.charge(bytes).map_err(failed)?;
-        (self.look_for_memory)();
-        charge.block();
+        let memory = (self.take_memory)(bytes).map_err(failed)?;
         let region = DeviceBuffer::uninitialized(&self.stream, bytes as usize).map_err(failed)?;
-        Ok((region, charge))
+        Ok((region, memory))
     }
 }
 
@@ -519,6 +522,7 @@ fn describe(error: &Error, region: u64) -> String {
 mod tests {
     use std::thread;
 
+    use cuda_core::internals::charged_bytes;
     use cuda_lease::wire::ImageKind;
 
     use super::*;
@@ -528,6 +532,43 @@ mod tests {
 
     /// The supervisor of a worker that serves jobs.
     struct Supervisor(UnixStream);
+
+    /// The server of a lease of 1 MiB.
+    fn server(sockets: Arc<Sockets>) -> JobServer {
+        let quota = Arc::new(Quota::new("", 1 << 20));
+        let of_lease = quota.clone();
+        let take = move |bytes| Ok(Memory { of_lease: of_lease.charge(bytes)?, of_pool: None });
+        JobServer {
+            provider: Arc::new(cuda_cpu::CpuProvider::default()),
+            ordinal: 0,
+            quota,
+            take_memory: Arc::new(take),
+            code: Arc::new(Quota::new("", 1 << 20)),
+            sockets,
+        }
+    }
+
+    /// Runs `iota` of a PTX text for four values, with a region of `bytes` bytes.
+    fn job(image: &str, bytes: u64, id: Option<SubmitId>) -> Submit {
+        Submit {
+            lease: 1,
+            token: Default::default(),
+            kind: ImageKind::Ptx,
+            hash: *blake3::hash(image.as_bytes()).as_bytes(),
+            image: None,
+            kernel: "iota".into(),
+            grid: [1; 3],
+            block: [4, 1, 1],
+            shared_bytes: 0,
+            arguments: vec![4u32.to_le_bytes().to_vec().into()],
+            region_bytes: 0,
+            input_bytes: 0,
+            output_offset: 0,
+            max_output: bytes,
+            trace: None,
+            id,
+        }
+    }
 
     /// The answer to a job: whether the worker has requested the image, the end, and the output.
     type Answer = (bool, JobDone, Vec<u8>);
@@ -546,47 +587,19 @@ mod tests {
         /// With the sockets of the worker, which may outlive its supervisor.
         fn start_with(has_next: bool) -> (Self, Arc<Sockets>) {
             let (supervisor, socket) = UnixStream::pair().unwrap();
-            let provider = Arc::new(cuda_cpu::CpuProvider::default());
-            let quota = Arc::new(Quota::new("", 1 << 20));
-            let code = Arc::new(Quota::new("", 1 << 20));
             let sockets = Arc::new(Sockets::new(of_jobs(socket), has_next));
-            let server = JobServer {
-                provider,
-                ordinal: 0,
-                quota,
-                look_for_memory: Arc::new(|| ()),
-                code,
-                sockets: sockets.clone(),
-            };
+            let server = server(sockets.clone());
             thread::spawn(move || server.run());
             (Self(supervisor), sockets)
         }
 
-        /// Runs `iota` of a PTX text for four values, with a region of `bytes` bytes.
         fn run(&self, image: &str, bytes: u64) -> Answer {
             self.run_with_id(image, bytes, None)
         }
 
         fn run_with_id(&self, image: &str, bytes: u64, id: Option<SubmitId>) -> Answer {
             let mut socket = &self.0;
-            let job = Submit {
-                lease: 1,
-                token: Default::default(),
-                kind: ImageKind::Ptx,
-                hash: *blake3::hash(image.as_bytes()).as_bytes(),
-                image: None,
-                kernel: "iota".into(),
-                grid: [1; 3],
-                block: [4, 1, 1],
-                shared_bytes: 0,
-                arguments: vec![4u32.to_le_bytes().to_vec().into()],
-                region_bytes: 0,
-                input_bytes: 0,
-                output_offset: 0,
-                max_output: bytes,
-                trace: None,
-                id,
-            };
+            let job = job(image, bytes, id);
             let mut out = Vec::new();
             put_frame(&mut out, Submit::OPCODE, 0, 0, |out| job.encode(out));
             socket.write_all(&out).unwrap();
@@ -716,6 +729,23 @@ mod tests {
         assert!((0..16).all(is_requested));
         assert!(!is_requested(0) && is_requested(16));
         assert!(!is_requested(0) && is_requested(1));
+    }
+
+    /// Else a session has the memory of its lease beside a region that is never freed.
+    #[test]
+    fn region_counts_until_the_device_has_its_free() {
+        let server = server(Arc::new(Sockets::new(of_jobs(UnixStream::pair().unwrap().0), false)));
+        let mut device = JobDevice::open(&server).ok().unwrap();
+        let mut run = |bytes| {
+            let ended = device.run(&job(IOTA, bytes, None), IOTA.as_bytes(), &[]);
+            let charged = server.quota.limit_and_used().1;
+            assert_eq!(charged_bytes(&device.device), charged, "{bytes}");
+            (ended.err().map(|failed| failed.status), charged)
+        };
+        assert_eq!(run(1 << 19), (None, 1 << 19));
+        assert_eq!(run(1 << 21), (Some(Status::TooLarge), 0));
+        assert_eq!(run(1 << 20), (None, 1 << 20));
+        assert_eq!(run(12), (Some(Status::LaunchFailed), 0));
     }
 
     #[test]

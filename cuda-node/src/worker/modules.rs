@@ -186,7 +186,8 @@ fn image(kind: ImageKind, bytes: &[u8]) -> ModuleImage {
     }
 }
 
-/// Whether the backend has prepared a graph or loaded a module, or failed to. A launch before that could block.
+/// Whether the backend has prepared a graph, loaded a module or trimmed a pool, or failed to. A launch before that could
+/// block.
 #[derive(Default)]
 pub(super) struct Ready {
     has_ended: AtomicBool,

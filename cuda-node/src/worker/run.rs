@@ -129,7 +129,7 @@ fn serve(
         provider,
         ordinal,
         quota: quota.clone(),
-        look_for_memory: Arc::new(move || of_session.look_for_memory()),
+        take_memory: Arc::new(move |bytes| of_session.take_memory(bytes)),
         code,
         sockets: sockets.clone(),
     };

@@ -146,7 +146,8 @@ impl Engine {
         has_created
     }
 
-    /// Requests the end of the preparation of a graph or a module. The end advances launches that are held.
+    /// Requests the end of the preparation of a graph or a module, or of the trim of a pool. The end advances commands
+    /// that are held.
     pub(super) fn await_ready(&self, request: Request, ready: &Arc<Ready>) {
         let (reports, ended) = (self.reports.clone(), ready.clone());
         let answer = Answer::new(move |_| ended.end(|| reports.after_progress()));

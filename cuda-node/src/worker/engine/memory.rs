@@ -3,7 +3,8 @@
 //! The quota of the lease counts the bytes in use, in all pools. Pools also keep freed memory. The node's driver
 //! reserves at most the peak of a pool's bytes in use, so the sum of the peaks stays within the quota too: before it
 //! would exceed it, the other pools are trimmed, and their peaks begin again. Memory is in use until its free is
-//! complete.
+//! complete. A pool that is dropped exists until then, and is trimmed: the driver may destroy it late. The driver trims
+//! later than it is asked to, so allocations wait for it.
 
 use std::{
     collections::hash_map::Entry,
@@ -21,13 +22,14 @@ use rustc_hash::FxHashMap;
 use super::state::violation;
 use crate::worker::{
     graphs::NodeAccess,
+    modules::Ready,
     quota::{Charge, Quota},
 };
 
 /// The maximum number of allocations, of modules, and of named variables that a session may have.
 pub(super) const OBJECT_LIMIT: usize = 1 << 20;
 
-/// The maximum number of pools that exist: those of the client, and dropped ones whose last frees are held.
+/// The maximum number of pools that exist: those of the client, and dropped ones whose last frees are not complete.
 const POOL_LIMIT: usize = 1024;
 
 /// Allocations and named variables. Contents of others are not recorded as lost, so a client cannot fill this memory
@@ -42,9 +44,9 @@ pub(super) struct Objects {
 }
 
 /// The memory of an allocation.
-pub(super) struct Memory {
-    pub(super) of_lease: Charge,
-    pub(super) of_pool: Option<Charge>,
+pub(in crate::worker) struct Memory {
+    pub(in crate::worker) of_lease: Charge,
+    pub(in crate::worker) of_pool: Option<Charge>,
 }
 
 /// An allocation or a named variable.
@@ -198,8 +200,8 @@ pub(super) struct Pools {
     table: FxHashMap<PoolId, Pool>,
     /// The pools of allocations that exist or will be made, without those of the default pool.
     of: FxHashMap<AllocId, PoolId>,
-    /// The bytes in use of pools that have ended.
-    ended: Vec<Arc<Quota>>,
+    /// The trims that the backend has not carried out.
+    trims: Vec<Arc<Ready>>,
     /// The number of queries that wait.
     pub(super) asked: Arc<AtomicUsize>,
 }
@@ -231,17 +233,15 @@ impl Pool {
 impl Default for Pools {
     fn default() -> Self {
         let table = FxHashMap::from_iter([(PoolId::DEFAULT, Pool::default())]);
-        Self { table, of: FxHashMap::default(), ended: Vec::new(), asked: Arc::default() }
+        Self { table, of: FxHashMap::default(), trims: Vec::new(), asked: Arc::default() }
     }
 }
 
 impl Pools {
     pub(super) fn create(&mut self, id: PoolId) -> Result<(), SessionError> {
-        self.forget_ended();
         let own =
             self.table.iter().filter(|(id, pool)| **id != PoolId::DEFAULT && !pool.is_dropped);
-        let all = self.table.len() + self.ended.len();
-        if own.count() >= MAX_POOLS as usize || all > POOL_LIMIT {
+        if own.count() >= MAX_POOLS as usize || self.table.len() > POOL_LIMIT {
             return Err(violation(format!(
                 "more than {MAX_POOLS} memory pools exist, or more than {POOL_LIMIT} with dropped ones whose memory is \
                  not freed"
@@ -271,22 +271,14 @@ impl Pools {
         Ok(())
     }
 
-    /// Records that an allocation is made. Returns its memory, and the other pools that have to be trimmed, so that at
-    /// most `quota` bytes are reserved.
-    pub(super) fn made(
-        &mut self,
-        id: PoolId,
-        bytes: u64,
-        quota: u64,
-    ) -> (Option<Charge>, Vec<PoolId>) {
-        let Some(pool) = self.table.get_mut(&id) else { return (None, Vec::new()) };
-        let charge = pool.in_use.charge(bytes).ok();
-        pool.peak = pool.peak.max(pool.used());
-        self.forget_ended();
-        let ended = self.ended.iter().map(|in_use| in_use.limit_and_used().1);
-        let reserved = self.table.values().map(|pool| pool.peak).chain(ended).sum::<u64>();
-        if self.table.len() == 1 || reserved <= quota {
-            return (charge, Vec::new());
+    /// Returns the other pools that have to be trimmed before an allocation, so that at most `quota` bytes are reserved.
+    pub(super) fn exceeding(&mut self, id: PoolId, bytes: u64, quota: u64) -> Vec<PoolId> {
+        let peak = |(of, pool): (&PoolId, &Pool)| {
+            let more = if *of == id { bytes } else { 0 };
+            pool.peak.max(pool.used() + more)
+        };
+        if self.table.len() == 1 || self.table.iter().map(peak).sum::<u64>() <= quota {
+            return Vec::new();
         }
         let others =
             self.table.iter_mut().filter(|(other, pool)| **other != id && pool.peak > pool.used());
@@ -294,7 +286,26 @@ impl Pools {
             pool.peak = pool.used();
             *other
         });
-        (charge, trimmed.collect())
+        trimmed.collect()
+    }
+
+    /// Adds a trim, which allocations wait for.
+    pub(super) fn trims(&mut self, trim: Arc<Ready>) {
+        self.trims.push(trim);
+    }
+
+    /// Whether a trim is not carried out.
+    pub(super) fn is_trimming(&mut self) -> bool {
+        self.trims.retain(|trim| !trim.has_ended());
+        !self.trims.is_empty()
+    }
+
+    /// Records that an allocation is made. Returns its memory.
+    pub(super) fn made(&mut self, id: PoolId, bytes: u64) -> Option<Charge> {
+        let pool = self.table.get_mut(&id)?;
+        let charge = pool.in_use.charge(bytes).ok();
+        pool.peak = pool.peak.max(pool.used());
+        charge
     }
 
     /// The pool of an allocation.
@@ -302,38 +313,28 @@ impl Pools {
         self.of.get(&alloc).copied().unwrap_or(PoolId::DEFAULT)
     }
 
-    /// Records that an allocation is freed. Returns its pool if that was dropped and has no other allocation.
-    pub(super) fn freed(&mut self, alloc: AllocId) -> Option<PoolId> {
+    /// Records that an allocation is freed.
+    pub(super) fn freed(&mut self, alloc: AllocId) {
         let id = self.of.remove(&alloc).unwrap_or(PoolId::DEFAULT);
-        let pool = self.table.get_mut(&id)?;
-        pool.live = pool.live.saturating_sub(1);
-        self.end(id)
+        if let Some(pool) = self.table.get_mut(&id) {
+            pool.live = pool.live.saturating_sub(1);
+        }
     }
 
-    /// Records that a pool is dropped. Returns it if it has no allocation.
-    pub(super) fn drop(&mut self, id: PoolId) -> Result<Option<PoolId>, SessionError> {
+    /// Records that a pool is dropped.
+    pub(super) fn drop(&mut self, id: PoolId) -> Result<(), SessionError> {
         if id == PoolId::DEFAULT {
             return Err(violation("the default memory pool cannot be dropped"));
         }
         self.find(id)?.is_dropped = true;
-        Ok(self.end(id))
+        Ok(())
     }
 
-    fn end(&mut self, id: PoolId) -> Option<PoolId> {
-        let pool = self.table.get(&id).filter(|pool| pool.is_dropped && pool.live == 0)?;
-        self.ended.push(pool.in_use.clone());
-        self.table.remove(&id).map(|_| id)
-    }
-
-    /// Whether a pool has ended one of whose frees is not complete.
-    pub(super) fn has_ended_in_use(&mut self) -> bool {
-        self.forget_ended();
-        !self.ended.is_empty()
-    }
-
-    /// Forgets the pools that have ended and whose frees are complete.
-    fn forget_ended(&mut self) {
-        self.ended.retain(|in_use| in_use.limit_and_used().1 > 0);
+    /// Takes out the dropped pools that have no allocation and whose frees are complete.
+    pub(super) fn ended(&mut self) -> Vec<PoolId> {
+        let has_ended =
+            |_: &PoolId, pool: &mut Pool| pool.is_dropped && pool.live == 0 && pool.used() == 0;
+        self.table.extract_if(has_ended).map(|(id, _)| id).collect()
     }
 }
 
@@ -393,21 +394,27 @@ mod tests {
         let ids = || (2..2 + u64::from(MAX_POOLS)).map(PoolId);
         ids().for_each(|id| pools.create(id).unwrap());
         assert!(pools.create(PoolId(1000)).is_err());
-        assert_eq!(pools.drop(A).unwrap(), Some(A));
+        pools.drop(A).unwrap();
         assert!(pools.drop(A).is_err() && pools.announce(A, AllocId(1)).is_err());
+        assert_eq!(pools.ended(), [A]);
         pools.create(PoolId(1000)).unwrap();
         assert!(pools.create(PoolId(3)).is_err() && pools.drop(PoolId::DEFAULT).is_err());
     }
 
     #[test]
-    fn dropped_pool_ends_with_its_last_allocation() {
+    fn dropped_pool_ends_with_the_free_of_its_last_allocation() {
         let mut pools = Pools::default();
         pools.create(A).unwrap();
         pools.announce(A, AllocId(1)).unwrap();
         pools.announce(A, AllocId(2)).unwrap();
-        assert_eq!(pools.drop(A).unwrap(), None);
+        let memory = pools.made(A, 70);
+        pools.drop(A).unwrap();
         // One was never made.
-        assert_eq!((pools.freed(AllocId(1)), pools.freed(AllocId(2))), (None, Some(A)));
+        pools.freed(AllocId(1));
+        pools.freed(AllocId(2));
+        assert_eq!(pools.ended(), []);
+        drop(memory);
+        assert_eq!((pools.ended(), pools.ended()), (vec![A], vec![]));
     }
 
     #[test]
@@ -416,8 +423,8 @@ mod tests {
         pools.create(A).unwrap();
         pools.announce(A, AllocId(1)).unwrap();
         let made = |pools: &mut Pools, id, bytes| {
-            let (charge, trimmed) = pools.made(id, bytes, 100);
-            (charge.unwrap(), trimmed)
+            let trimmed = pools.exceeding(id, bytes, 100);
+            (pools.made(id, bytes).unwrap(), trimmed)
         };
         let (first, trimmed) = made(&mut pools, A, 70);
         assert_eq!(trimmed, []);
@@ -432,21 +439,5 @@ mod tests {
         assert_eq!(trimmed, [A]);
         let (_fourth, trimmed) = made(&mut pools, PoolId::DEFAULT, 69);
         assert_eq!(trimmed, []);
-    }
-
-    #[test]
-    fn pool_that_has_ended_counts_until_its_frees_are_complete() {
-        let mut pools = Pools::default();
-        pools.create(A).unwrap();
-        pools.create(PoolId(3)).unwrap();
-        pools.announce(A, AllocId(1)).unwrap();
-        let (in_a, _) = pools.made(A, 70, 100);
-        pools.freed(AllocId(1));
-        assert_eq!(pools.drop(A).unwrap(), Some(A));
-        drop(pools.made(PoolId(3), 20, 100));
-        let (_rest, trimmed) = pools.made(PoolId::DEFAULT, 20, 100);
-        assert_eq!(trimmed, [PoolId(3)]);
-        drop(in_a);
-        assert!(!pools.has_ended_in_use());
     }
 }

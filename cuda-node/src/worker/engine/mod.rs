@@ -10,6 +10,8 @@ mod graphs;
 mod memory;
 mod state;
 
+pub(super) use memory::Memory;
+
 use std::sync::{
     Arc, Weak,
     atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -31,14 +33,14 @@ use parking_lot::{Condvar, Mutex};
 
 use self::{
     graphs::can_launch,
-    memory::{Memory, OBJECT_LIMIT},
+    memory::OBJECT_LIMIT,
     state::{
         BackendStep, Download, Item, State, Stream, Task, Turn, Upload, has_module, violation,
     },
 };
 use super::{
     messages::{Drained, NeedCode, WantTurn},
-    modules::{CODE, Load},
+    modules::{CODE, Load, Ready},
     quota::Quota,
     reports::{AfterProgress, Freed, Reports, Stage, StepMemory},
     staging::Staging,
@@ -101,7 +103,7 @@ pub(super) struct Engine {
     uploads: Arc<Staging>,
     downloads: Arc<Staging>,
     state: Mutex<State>,
-    /// An upload was announced, or the session ended.
+    /// An upload was announced, a trim was carried out, or the session ended.
     announced: Condvar,
     /// Whether commands are held. Readable without the lock.
     is_holding: AtomicBool,
@@ -259,6 +261,8 @@ impl AfterProgress for Engine {
     fn after_progress(&self) {
         if self.is_holding.load(Ordering::SeqCst) {
             self.advance(&mut self.state.lock());
+            // Another thread may wait for a trim.
+            self.announced.notify_all();
         }
     }
 }
@@ -353,6 +357,7 @@ impl Engine {
         let is_holding = state.held > 0
             || !state.waiting_resets.is_empty()
             || state.drain.is_some()
+            || state.awaits_trims
             // The end of a module's load makes a waiting graph due.
             || state.graphs.has_waiting();
         // Stored under the lock alone.
@@ -478,7 +483,7 @@ impl Engine {
             Task::Upload(upload) => self.upload(state, stream, after, upload),
             Task::Download(download) => self.download(state, stream, after, download),
             Task::Allocate { number, pool, id, bytes } => {
-                if !self.has_memory(state, stream, *pool, *id) {
+                if !self.has_memory(state, stream, *pool, *id, *bytes) {
                     return Outcome::Waits;
                 }
                 self.allocate(state, Ticket { stream, number: *number }, *pool, *id, *bytes);
@@ -568,19 +573,33 @@ impl Engine {
 
     /// Whether the memory of an allocation is there, or the allocation is refused. Memory that was freed is there when
     /// the free is complete. For an allocation of the same stream, it is there at once if the device reuses it in the
-    /// order of the stream.
-    fn has_memory(&self, state: &State, stream: StreamId, pool: PoolId, id: AllocId) -> bool {
-        let Some(charge) = state.objects.pending(id).filter(|charge| charge.waits()) else {
-            return true;
-        };
-        if self.reuses_in_order {
+    /// order of the stream. Memory that other pools keep is there when they are trimmed.
+    fn has_memory(
+        &self,
+        state: &mut State,
+        stream: StreamId,
+        pool: PoolId,
+        id: AllocId,
+        bytes: u64,
+    ) -> bool {
+        let Some(charge) = state.objects.pending(id) else { return true };
+        if charge.waits() && self.reuses_in_order {
             self.reports.take_over(stream, pool, charge);
-            if !charge.waits() {
-                return true;
-            }
         }
-        self.want_frees(state);
-        false
+        if charge.waits() {
+            self.want_frees(state);
+            return false;
+        }
+        self.has_trimmed(state, pool, bytes)
+    }
+
+    /// Whether the other pools are trimmed that have to be before an allocation: the pools together must not reserve
+    /// more than the quota. Requests the trims.
+    fn has_trimmed(&self, state: &mut State, pool: PoolId, bytes: u64) -> bool {
+        self.end_pools(state);
+        let exceeding = state.pools.exceeding(pool, bytes, self.quota.limit_and_used().0);
+        exceeding.into_iter().for_each(|pool| self.trim(state, pool));
+        !state.pools.is_trimming()
     }
 
     /// Requests the progress that completes frees.
@@ -593,9 +612,29 @@ impl Engine {
         }
     }
 
+    /// Takes memory for another thread, which allocates it in the default pool. Blocks until the device has it.
+    ///
+    /// # Errors
+    /// The lease has too little memory.
+    pub(super) fn take_memory(&self, bytes: u64) -> Result<Memory, Error> {
+        let of_lease = self.quota.charge(bytes)?;
+        self.look_for_memory();
+        of_lease.block();
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.awaits_trims = true;
+        self.settle(state);
+        while !self.has_trimmed(&mut guard, PoolId::DEFAULT, bytes) && !guard.is_closed {
+            self.announced.wait(&mut guard);
+        }
+        guard.awaits_trims = false;
+        let of_pool = guard.pools.made(PoolId::DEFAULT, bytes);
+        Ok(Memory { of_lease, of_pool })
+    }
+
     /// Requests the progress that gives memory to charges of other threads, and carries out allocations that have got
     /// memory of such threads.
-    pub(super) fn look_for_memory(&self) {
+    fn look_for_memory(&self) {
         let mut state = self.state.lock();
         self.want_frees(&state);
         self.advance(&mut state);
@@ -606,9 +645,7 @@ impl Engine {
             Ok(charge) => charge,
             Err(error) => return self.reports.skip(at, error),
         };
-        let (of_pool, trimmed) = state.pools.made(pool, bytes, self.quota.limit_and_used().0);
-        // Before the allocation: the pools together must not reserve more than the quota.
-        self.trim(trimmed);
+        let of_pool = state.pools.made(pool, bytes);
         let number = self.reports.begin(at, true, StepMemory::Nothing, state.sampler.now);
         let at_backend = Ticket { number, ..at };
         let control = match pool {
@@ -632,25 +669,30 @@ impl Engine {
     fn free(&self, state: &mut State, stream: StreamId, after: &[Ticket], id: AllocId) {
         let pool = state.pools.of(id);
         let freed = state.objects.remove(id);
-        let ended_pool = state.pools.freed(id);
+        state.pools.freed(id);
         if let Some(Memory { of_lease, of_pool }) = freed {
             let after = self.translate(after);
             self.control(Control::Free { id, stream, after: after.clone() });
             self.reports.free(Freed { home: stream, pool, after, of_lease, of_pool });
             self.reports.telemetry.changed(&self.reports.outbox);
         }
-        if let Some(id) = ended_pool {
-            self.end_pool(state, id);
+        self.end_pools(state);
+    }
+
+    /// Drops the dropped pools whose frees are complete.
+    fn end_pools(&self, state: &mut State) {
+        for id in state.pools.ended() {
+            // The driver may destroy it late.
+            self.trim(state, id);
+            self.control(Control::DropPool { id });
         }
     }
 
-    /// Drops a pool all of whose allocations are freed.
-    fn end_pool(&self, state: &mut State, id: PoolId) {
-        // While a free is not complete, the driver could keep the free memory of the pool too.
-        if state.pools.has_ended_in_use() {
-            self.trim(vec![id]);
-        }
-        self.control(Control::DropPool { id });
+    /// Returns the free memory of a pool to the system. Allocations wait for it.
+    fn trim(&self, state: &mut State, pool: PoolId) {
+        let trim = Arc::<Ready>::default();
+        self.await_ready(Request::TrimPool { pool, keep: 0 }, &trim);
+        state.pools.trims(trim);
     }
 }
 
@@ -691,6 +733,7 @@ impl Engine {
                 self.put(state, id, Vec::new(), Task::Retire)?;
             }
             Control::CreatePool { id, spec } => {
+                self.end_pools(state);
                 state.pools.create(id)?;
                 let keep = spec.release_threshold.min(self.quota.limit_and_used().0);
                 self.control(Control::CreatePool { id, spec: PoolSpec::new(keep) });
@@ -700,9 +743,8 @@ impl Engine {
                 self.control(control);
             }
             Control::DropPool { id } => {
-                if let Some(id) = state.pools.drop(id)? {
-                    self.end_pool(state, id);
-                }
+                state.pools.drop(id)?;
+                self.end_pools(state);
             }
             Control::NameVariable { id, module, .. } => {
                 state.objects.name(module, id)?;
@@ -837,13 +879,6 @@ impl Engine {
         state.modules.waiting().for_each(|hash| self.need_code(hash));
         if state.turn == Turn::Wanted {
             self.want_turn(&mut state);
-        }
-    }
-
-    /// Returns the free memory of pools to the system. Asks for no reply.
-    fn trim(&self, pools: Vec<PoolId>) {
-        for pool in pools {
-            self.backend.request(Request::TrimPool { pool, keep: 0 }, Answer::new(drop));
         }
     }
 

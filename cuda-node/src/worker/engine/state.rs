@@ -41,6 +41,8 @@ pub(super) struct State {
     pub(super) waiting_resets: VecDeque<u64>,
     /// The latest request for a report that all work is complete.
     pub(super) drain: Option<u64>,
+    /// Whether another thread waits for the trim of a pool.
+    pub(super) awaits_trims: bool,
     pub(super) turn: Turn,
     /// Whether the session takes turns with others.
     pub(super) takes_turns: bool,

@@ -8,7 +8,7 @@ use cuda_core::{
     protocol::{
         AllocId, Answer, Capabilities, Foreign, FunctionId, Graph, GraphId, GraphNode, HostBlock,
         HostId, HostRegion, Launch, LaunchConfig, ModuleId, NodeChange, Notice, NoticeSink,
-        Pattern, Region, Reply, Request, StreamId, Submission, Work,
+        Pattern, PoolId, Region, Reply, Request, StreamId, Submission, Work,
     },
 };
 use cuda_lease::wire::{Content, ImageKind, TransferId, encode_changes, encode_graph};
@@ -25,8 +25,10 @@ pub(super) struct Slow {
     hosts: Mutex<Vec<Vec<Weak<HostBlock>>>>,
     pub(super) preparing: Mutex<Vec<Answer>>,
     pub(super) loading: Mutex<Vec<Answer>>,
+    /// The pools that are trimmed later.
+    pub(super) trimming: Mutex<Vec<(PoolId, Answer)>>,
     created: Mutex<Vec<GraphId>>,
-    /// The allocations (`a`) and frees (`f`).
+    /// The allocations (`a`) and frees (`f`), and the pools that were dropped (`d`).
     pub(super) memory: Mutex<Vec<(char, u64)>>,
     /// The bytes of each allocation, with the ticket of its free and those that the free comes after.
     pub(super) frees: Mutex<Vec<(u64, Vec<Ticket>)>>,
@@ -68,6 +70,7 @@ unsafe impl Backend for Slow {
                 after.push(Ticket { stream, number });
                 self.frees.lock().push((id.0, after));
             }
+            Control::DropPool { id } => self.memory.lock().push(('d', id.0)),
             Control::Want { ticket } => self.wanted.lock().push(ticket),
             _ => {}
         }
@@ -78,7 +81,7 @@ unsafe impl Backend for Slow {
         match request {
             Request::GraphReady { .. } => self.preparing.lock().push(answer),
             Request::Loaded { .. } => self.loading.lock().push(answer),
-            Request::TrimPool { .. } => {}
+            Request::TrimPool { pool, .. } => self.trimming.lock().push((pool, answer)),
             other => panic!("{other:?}"),
         }
     }
@@ -125,6 +128,7 @@ impl Test {
             hosts: Mutex::default(),
             preparing: Mutex::default(),
             loading: Mutex::default(),
+            trimming: Mutex::default(),
             created: Mutex::default(),
             memory: Mutex::default(),
             wanted: Mutex::default(),

@@ -1,5 +1,10 @@
 //! Tests of the memory that the quota counts, with ids and orders that no client of the library uses.
 
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    thread,
+};
+
 use cuda_core::{
     DeviceInfo,
     protocol::{AllocId, Capabilities, PoolId, PoolSpec, StreamId, Work},
@@ -28,6 +33,22 @@ impl Test {
         self.control(Control::Free { id: AllocId(id), stream: StreamId(stream), after })
     }
 
+    fn take_in(&mut self, pool: PoolId, id: u64, bytes: u64) -> Result<(), SessionError> {
+        let at = self.next(1);
+        self.control(Control::AllocateIn { pool, id: AllocId(id), bytes, at })
+    }
+
+    /// Carries out the trims, and returns their pools.
+    fn trimmed(&self) -> Vec<PoolId> {
+        let trims = std::mem::take(&mut *self.backend.trimming.lock());
+        let unsupported = || Error::unsupported(Feature::Request, "a test");
+        let give = |(pool, answer): (PoolId, Answer)| {
+            answer.give(Err(unsupported()));
+            pool
+        };
+        trims.into_iter().map(give).collect()
+    }
+
     fn name(&self, id: u64) -> Result<(), SessionError> {
         let (id, name) = (AllocId(id), "x".into());
         self.control(Control::NameVariable { id, module: MODULE, name, bytes: 4 })
@@ -38,7 +59,7 @@ impl Test {
         &self,
         seed: u64,
         reuses: bool,
-        sizes: &std::collections::BTreeMap<u64, u64>,
+        sizes: &BTreeMap<u64, u64>,
         charges: &[(u64, crate::worker::quota::Charge)],
     ) {
         if reuses {
@@ -130,14 +151,108 @@ fn allocation_waits_for_a_free_of_another_stream() {
     assert_eq!(test.used(), 0);
 }
 
-/// An endless loop of allocations and frees goes on without waiting, as without a quota.
-#[test]
-fn gpu_reuses_memory_in_the_order_of_a_stream() {
+/// A session on a GPU.
+fn gpu() -> Test {
     let mut info = DeviceInfo::new("slow", "reuses memory");
     info.driver = Some((13, 0));
     let mut capabilities = Capabilities::local(ALL);
     capabilities.pools = 8;
-    let mut test = Test::with(info, capabilities);
+    Test::with(info, capabilities)
+}
+
+const POOL: PoolId = PoolId(2);
+
+fn create_pool() -> Control {
+    Control::CreatePool { id: POOL, spec: PoolSpec::new(ALL) }
+}
+
+/// Else each pool of the id would have the memory of the lease once more: the device does not reuse that of an earlier
+/// one.
+#[test]
+fn pool_has_its_id_until_its_frees_are_complete() {
+    let mut test = gpu();
+    test.control(create_pool()).unwrap();
+    test.take_in(POOL, 1, ALL).unwrap();
+    test.submit(1, &[], Work::Join);
+    test.free(1, 1).unwrap();
+    test.control(Control::DropPool { id: POOL }).unwrap();
+    let refused = test.control(create_pool()).unwrap_err().to_string();
+    assert!(refused.contains("already in use"), "{refused}");
+    assert_eq!(test.memory(), [('a', 1), ('f', 1)]);
+    test.complete(1);
+    test.control(create_pool()).unwrap();
+    assert_eq!((test.memory()[2..].to_vec(), test.trimmed()), (vec![('d', 2)], vec![POOL]));
+}
+
+/// The device trims a pool later. Until then it has the memory of the pool, besides that of the allocation.
+#[test]
+fn allocation_waits_for_the_trim_of_another_pool() {
+    let mut test = gpu();
+    test.control(create_pool()).unwrap();
+    test.take_in(POOL, 1, ALL).unwrap();
+    test.free(1, 1).unwrap();
+    test.complete(1);
+    test.take(1, 2, ALL).unwrap();
+    assert_eq!(test.memory(), [('a', 1), ('f', 1)]);
+    assert_eq!(test.trimmed(), [POOL]);
+    assert_eq!(test.memory(), [('a', 1), ('f', 1), ('a', 2)]);
+    // The same for a pool that is dropped, which the device destroys later.
+    test.free(1, 2).unwrap();
+    test.complete(1);
+    test.take_in(POOL, 3, ALL).unwrap();
+    assert_eq!(test.trimmed(), [PoolId::DEFAULT]);
+    test.free(1, 3).unwrap();
+    test.complete(1);
+    test.control(Control::DropPool { id: POOL }).unwrap();
+    test.take(1, 4, ALL).unwrap();
+    let dropped = [('a', 3), ('f', 3), ('d', POOL.0)];
+    assert_eq!(test.memory()[4..], dropped);
+    assert_eq!(test.trimmed(), [POOL]);
+    assert_eq!(test.memory().last(), Some(&('a', 4)));
+}
+
+/// The memory of a submit is in the default pool, and the other pools keep memory too.
+#[test]
+fn memory_of_a_submit_waits_for_the_trim_of_a_pool_and_counts_in_the_default_one() {
+    let mut test = gpu();
+    test.control(create_pool()).unwrap();
+    test.take_in(POOL, 1, ALL).unwrap();
+    test.free(1, 1).unwrap();
+    test.complete(1);
+    let engine = test.engine.clone();
+    let submit = thread::spawn(move || engine.take_memory(ALL).unwrap());
+    while test.trimmed().is_empty() {
+        assert!(!submit.is_finished(), "the pool is not trimmed");
+        thread::yield_now();
+    }
+    drop(submit.join().unwrap());
+    test.take_in(POOL, 2, ALL).unwrap();
+    assert_eq!(test.trimmed(), [PoolId::DEFAULT]);
+    assert_eq!(test.memory().last(), Some(&('a', 2)));
+}
+
+/// The worker waits for the thread of the submits when its session ends.
+#[test]
+fn end_of_a_session_ends_the_wait_for_a_trim() {
+    let mut test = gpu();
+    test.control(create_pool()).unwrap();
+    test.take_in(POOL, 1, ALL).unwrap();
+    test.free(1, 1).unwrap();
+    test.complete(1);
+    let engine = test.engine.clone();
+    let submit = thread::spawn(move || engine.take_memory(ALL).map(drop));
+    while test.backend.trimming.lock().is_empty() {
+        assert!(!submit.is_finished(), "the pool is not trimmed");
+        thread::yield_now();
+    }
+    test.engine.close();
+    submit.join().unwrap().unwrap();
+}
+
+/// An endless loop of allocations and frees goes on without waiting, as without a quota.
+#[test]
+fn gpu_reuses_memory_in_the_order_of_a_stream() {
+    let mut test = gpu();
     for id in 1..100 {
         test.take(1, id, ALL - id).unwrap();
         test.submit(1, &[], Work::Join);
@@ -155,6 +270,7 @@ fn gpu_reuses_memory_in_the_order_of_a_stream() {
     test.complete(1);
     assert_eq!(test.memory().len(), 2 * 99 + 2);
     test.complete(2);
+    assert_eq!(test.trimmed(), [PoolId::DEFAULT]);
     assert_eq!(test.memory().last(), Some(&('a', 101)));
 }
 
@@ -202,7 +318,7 @@ fn random_commands(seed: u64, reuses: bool) {
     test.control(Control::CreatePool { id: PoolId(2), spec: PoolSpec::new(0) }).unwrap();
     // The model: the bytes of allocations that were admitted and whose free has not arrived.
     let mut used = 0;
-    let mut sizes = std::collections::BTreeMap::new();
+    let mut sizes = BTreeMap::new();
     let mut live: Vec<u64> = Vec::new();
     let mut charges: Vec<(u64, crate::worker::quota::Charge)> = Vec::new();
     let mut admitted = 0;
@@ -273,6 +389,7 @@ fn random_commands(seed: u64, reuses: bool) {
                     test.submit(stream, &after, Work::Join);
                 }
             }
+            _ if random(4) == 0 => _ = test.trimmed(),
             _ => test.complete_some(1 + random(2), &mut random),
         }
         test.check_physical(seed, reuses, &sizes, &charges);
@@ -295,6 +412,7 @@ fn random_commands(seed: u64, reuses: bool) {
         test.engine.look_for_memory();
         test.engine.report_backlog();
         test.report_wanted();
+        test.trimmed();
         charges.retain(|(bytes, charge)| {
             let waits = charge.waits();
             used -= if waits { 0 } else { *bytes };
@@ -317,4 +435,140 @@ fn random_commands(seed: u64, reuses: bool) {
     test.report_wanted();
     assert_eq!((used, test.used()), (0, 0), "seed {seed}");
     assert_eq!(test.engine.quota.check(), (0, 0), "seed {seed}");
+}
+
+/// The memory that a device has reserved for pools. A pool keeps memory until it is trimmed, also when it is dropped.
+#[derive(Default)]
+struct Reserved {
+    /// The number of the pool and the bytes of each allocation.
+    allocations: BTreeMap<u64, (usize, u64)>,
+    /// The bytes in use and the reserved bytes of each pool.
+    pools: Vec<(u64, u64)>,
+    /// The entries of `Slow::memory` that are carried out.
+    seen: usize,
+    /// The allocations that exist.
+    made: BTreeSet<u64>,
+}
+
+impl Reserved {
+    /// Follows the backend.
+    fn look(&mut self, test: &Test, seed: u64) {
+        self.free(test);
+        let memory = test.memory();
+        for (kind, id) in &memory[self.seen..] {
+            if *kind == 'a' {
+                let (pool, bytes) = self.allocations[id];
+                let (used, reserved) = &mut self.pools[pool];
+                *used += bytes;
+                *reserved = (*used).max(*reserved);
+                self.made.insert(*id);
+                let all: u64 = self.pools.iter().map(|(_, reserved)| reserved).sum();
+                assert!(all <= ALL, "seed {seed}: {all} bytes are reserved");
+            }
+            self.free(test);
+        }
+        self.seen = memory.len();
+    }
+
+    /// Carries out the frees whose tickets are complete.
+    fn free(&mut self, test: &Test) {
+        let numbers = *test.backend.numbers.lock();
+        let is_complete = |ticket: &Ticket| ticket.number <= numbers[ticket.stream.0 as usize].1;
+        for (id, tickets) in &*test.backend.frees.lock() {
+            if tickets.iter().all(is_complete) && self.made.remove(id) {
+                let (pool, bytes) = self.allocations[id];
+                self.pools[pool].0 -= bytes;
+            }
+        }
+    }
+}
+
+/// Random allocations, frees, and pools that come and go: the device never reserves more than the quota, every
+/// allocation is made, and every dropped pool ends.
+#[test]
+fn pools_never_reserve_more_than_the_quota() {
+    for seed in 0..400 {
+        random_pools(seed);
+    }
+}
+
+fn random_pools(seed: u64) {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut random = move |below: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state % below
+    };
+    let mut capabilities = Capabilities::local(ALL);
+    capabilities.pools = 8;
+    let mut test = Test::with(DeviceInfo::new("slow", "random"), capabilities);
+    let mut device = Reserved { pools: vec![(0, 0)], ..Reserved::default() };
+    // The pools of the client, and the numbers in the model of all that have been.
+    let mut own = vec![(PoolId::DEFAULT, 0)];
+    let mut numbers = BTreeMap::from([(0, 0)]);
+    let (mut live, mut used, mut dropped) = (Vec::new(), 0, 0);
+    let trim = |test: &Test, device: &mut Reserved, numbers: &BTreeMap<u64, usize>| {
+        for (pool, _) in &*test.backend.trimming.lock() {
+            let (used, reserved) = &mut device.pools[numbers[&pool.0]];
+            *reserved = *used;
+        }
+        test.trimmed();
+    };
+    for id in 1..150 {
+        match random(10) {
+            0..4 => {
+                let (pool, number) = own[random(own.len() as u64) as usize];
+                let bytes = 1 + random(ALL * 2 / 3);
+                if bytes <= ALL - used {
+                    let at = test.next(1 + random(2));
+                    let control = match pool {
+                        PoolId::DEFAULT => Control::Allocate { id: AllocId(id), bytes, at },
+                        pool => Control::AllocateIn { pool, id: AllocId(id), bytes, at },
+                    };
+                    device.allocations.insert(id, (number, bytes));
+                    test.control(control).unwrap();
+                    live.push(id);
+                    used += bytes;
+                }
+            }
+            4..6 if !live.is_empty() => {
+                let id = live.swap_remove(random(live.len() as u64) as usize);
+                used -= device.allocations[&id].1;
+                test.free(1 + random(2), id).unwrap();
+            }
+            6 if own.len() < 4 => {
+                let pool = PoolId(id);
+                test.control(Control::CreatePool { id: pool, spec: PoolSpec::new(ALL) }).unwrap();
+                numbers.insert(id, device.pools.len());
+                own.push((pool, device.pools.len()));
+                device.pools.push((0, 0));
+            }
+            6 => {
+                let (id, _) = own.swap_remove(1 + random(3) as usize);
+                test.control(Control::DropPool { id }).unwrap();
+                dropped += 1;
+            }
+            7 => _ = test.submit(1 + random(2), &[], Work::Join),
+            8 => trim(&test, &mut device, &numbers),
+            _ => test.complete_some(1 + random(2), &mut random),
+        }
+        device.look(&test, seed);
+    }
+    for id in live {
+        test.free(1, id).unwrap();
+    }
+    for _ in 0..200 {
+        test.engine.report_backlog();
+        test.report_wanted();
+        device.look(&test, seed);
+        trim(&test, &mut device, &numbers);
+        device.look(&test, seed);
+    }
+    let made = |kind| test.memory().iter().filter(|(of, _)| *of == kind).count();
+    assert_eq!(test.engine.state.lock().held, 0, "seed {seed}: commands are stuck");
+    assert_eq!(made('a'), device.allocations.len(), "seed {seed}");
+    // The pools of frees that are complete end with the next command about pools.
+    test.control(Control::CreatePool { id: PoolId(1000), spec: PoolSpec::new(0) }).unwrap();
+    assert_eq!(made('d'), dropped, "seed {seed}");
 }
