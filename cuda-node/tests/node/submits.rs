@@ -44,6 +44,22 @@ fn submits_of_two_programs_to_one_lease_get_their_own_outputs() {
     });
 }
 
+/// On a GPU, the node ends a lease that uses more than its charge. The free of a region must have run before the device has the
+/// next one.
+#[test]
+fn regions_of_several_sizes_stay_within_the_lease() {
+    const REGIONS: [u64; 2] = [200 << 20, 190 << 20];
+    // A GPU takes a second for all of them, in which the node looks at its memory several times.
+    let rounds = if device() == "cpu" { 6 } else { 400 };
+    let node = Node::start(&["--spares", "0"]);
+    let lease = node.lease().min_vram(256 << 20).acquire_blocking().unwrap();
+    for (round, bytes) in REGIONS.iter().cycle().take(rounds).enumerate() {
+        let job = square(round as f32, 1000).region_bytes(*bytes);
+        check(lease.submit_job(job).launch_blocking(), round as f32, 1000);
+    }
+    lease.renew_blocking(30).unwrap();
+}
+
 #[test]
 fn submits_disturb_no_session_of_their_lease() {
     let node = Node::start(&[]);
