@@ -885,7 +885,7 @@ mod tests {
                         buffer.extend(&chunk.bytes);
                     }
                 }
-                connection.close(transport::RESTARTS, b"the node restarts");
+                connection.close(transport::CONNECT_AGAIN, b"the node restarts");
             }
         };
         let requested = tokio::select! {

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::mpsc::channel, thread, time::Duration};
 use cuda_async::prelude::*;
 use cuda_core::{
     DeviceInfo, Error,
-    protocol::{Control, Notice},
+    protocol::{Control, MemoryInfo, Notice, Reply, Request},
 };
 use cuda_lease::{
     Lease, LeaseBuilder,
@@ -174,9 +174,6 @@ fn lost(lease: &Lease) -> Error {
     found.unwrap()
 }
 
-/// The code with which a node closes its connections whose leases the next node takes over.
-const RESTARTS: u32 = 16;
-
 #[test]
 fn session_that_never_resumes_is_lost() {
     async fn serve(connection: Connection, number: usize) {
@@ -191,7 +188,7 @@ fn session_that_never_resumes_is_lost() {
             Some(())
         };
         served.await;
-        connection.close(RESTARTS.into(), b"the node restarts");
+        connection.close(transport::CONNECT_AGAIN, b"the node restarts");
     }
     let node = FalseNode::start(serve);
     let lease = node.lease().resume_within(Duration::from_millis(200)).acquire_blocking().unwrap();
@@ -228,4 +225,35 @@ fn progress_of_submissions_that_were_not_sent_loses_the_lease() {
     let read = move || zeros::<u8>(1).then(to_host).sync_on(&lease.device().new_stream()?);
     let error = in_time(read).expect_err("the node has sent no bytes");
     assert!(error.to_string().contains("broke the protocol"), "{error}");
+}
+
+/// A node that closes a connection, and takes its session on the next one.
+#[test]
+fn client_connects_again_and_resumes_its_session() {
+    async fn serve(connection: Connection, number: usize) {
+        let served = async {
+            let mut requests = greet(&connection).await?;
+            if number == 0 {
+                grant(&mut requests).await?;
+                attach(&connection).await?;
+                connection.close(transport::CONNECT_AGAIN, b"connect again");
+                return None;
+            }
+            let (mut commands, _bulk, epoch) = attach(&connection).await?;
+            while let Some(Received { opcode, body, .. }) = commands.next().await {
+                let command = Command::decode(opcode, &body).unwrap();
+                if let Command::Request { id, request: Request::Memory } = command {
+                    let reply = Reply::Memory(MemoryInfo { used: 1, free: 2, total: 3 });
+                    commands.event(epoch, 1, Event::Reply { id, reply: Ok(reply) }).await;
+                }
+            }
+            Some(())
+        };
+        served.await;
+        connection.closed().await;
+    }
+    let node = FalseNode::start(serve);
+    let lease = node.lease().acquire_blocking().unwrap();
+    let memory = in_time(move || lease.device().memory());
+    assert_eq!(memory.unwrap().free, 2);
 }
