@@ -119,10 +119,8 @@ async fn greet(connection: &Connection) -> Option<Stream> {
     Some(requests)
 }
 
-/// Answers the request for a lease.
-async fn grant(requests: &mut Stream) -> Option<()> {
-    let request = requests.next().await?;
-    assert_eq!(request.opcode, Allocate::OPCODE);
+/// A lease.
+fn granted() -> Granted {
     let limits = Limits {
         submissions_in_flight: 64,
         host_bytes_in_flight: 1 << 20,
@@ -133,7 +131,13 @@ async fn grant(requests: &mut Stream) -> Option<()> {
     let device = DeviceInfo::new("cpu", "a processor");
     let (lease, token, features) = (1, vec![1; 8].into(), None);
     let (generation, expires_in_ms) = (1, 60_000);
-    let granted = Granted { lease, token, generation, expires_in_ms, device, limits, features };
+    Granted { lease, token, generation, expires_in_ms, device, limits, features }
+}
+
+/// Answers the request for a lease.
+async fn grant(requests: &mut Stream, granted: Granted) -> Option<()> {
+    let request = requests.next().await?;
+    assert_eq!(request.opcode, Allocate::OPCODE);
     requests.send(Allocate::OPCODE | REPLY, 0, request.sequence, |out| granted.encode(out)).await;
     Some(())
 }
@@ -180,7 +184,7 @@ fn session_that_never_resumes_is_lost() {
         let served = async {
             let mut requests = greet(&connection).await?;
             if number == 0 {
-                grant(&mut requests).await?;
+                grant(&mut requests, granted()).await?;
                 attach(&connection).await?;
             } else {
                 Stream::accept(&connection).await?;
@@ -203,7 +207,7 @@ fn progress_of_submissions_that_were_not_sent_loses_the_lease() {
     async fn serve(connection: Connection, _: usize) {
         let served = async {
             let mut requests = greet(&connection).await?;
-            grant(&mut requests).await?;
+            grant(&mut requests, granted()).await?;
             let (mut commands, _bulk, epoch) = attach(&connection).await?;
             let mut events = 0;
             while let Some(Received { opcode, body, .. }) = commands.next().await {
@@ -234,7 +238,7 @@ fn client_connects_again_and_resumes_its_session() {
         let served = async {
             let mut requests = greet(&connection).await?;
             if number == 0 {
-                grant(&mut requests).await?;
+                grant(&mut requests, granted()).await?;
                 attach(&connection).await?;
                 connection.close(transport::CONNECT_AGAIN, b"connect again");
                 return None;
@@ -256,4 +260,27 @@ fn client_connects_again_and_resumes_its_session() {
     let lease = node.lease().acquire_blocking().unwrap();
     let memory = in_time(move || lease.device().memory());
     assert_eq!(memory.unwrap().free, 2);
+}
+
+/// Otherwise a program that waits for credit takes any amount of memory.
+#[test]
+fn client_limits_work_in_flight_whatever_its_node_allows() {
+    async fn serve(connection: Connection, _: usize) {
+        let served = async {
+            let mut requests = greet(&connection).await?;
+            let limits = Limits {
+                submissions_in_flight: u64::MAX,
+                host_bytes_in_flight: u64::MAX,
+                ..granted().limits
+            };
+            grant(&mut requests, Granted { limits, ..granted() }).await
+        };
+        served.await;
+        connection.closed().await;
+    }
+    let node = FalseNode::start(serve);
+    let lease = node.lease().acquire_blocking().unwrap();
+    let capabilities = lease.device().capabilities();
+    assert!(capabilities.host_bytes_in_flight <= 256 << 20);
+    assert!(capabilities.submissions_in_flight <= 1 << 16);
 }
