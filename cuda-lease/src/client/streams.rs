@@ -8,7 +8,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use cuda_core::protocol::{Notice, Status};
+use cuda_core::{
+    Error,
+    internals::text_prefix,
+    protocol::{Notice, Status},
+};
 use quinn::{RecvStream, SendStream};
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -29,6 +33,9 @@ const PACKETS: usize = 64;
 
 /// The time in which a node answers a greeting.
 const GREETING: Duration = Duration::from_secs(5);
+
+/// The longest error of a submission, in bytes. A stream keeps those of thousands of submissions.
+const LONGEST_FAILURE: usize = 16 << 10;
 
 /// A request to the node.
 pub(super) struct OutgoingRequest {
@@ -412,11 +419,23 @@ impl LaneStream {
         }
         if frame.header.opcode == Chunk::OPCODE {
             link.chunk(&Chunk::decode(frame.body)?)?;
-        } else if let Some(hash) = link.event(Event::decode(frame.header.opcode, frame.body)?)? {
+        } else if let Some(hash) = link.event(numbered_event(frame)?)? {
             need(hash);
         }
         Ok(())
     }
+}
+
+/// Decodes an event of the worker. A long error of a submission becomes the start of its message.
+fn numbered_event(frame: &Frame<'_>) -> Result<Event, WireError> {
+    Ok(match Event::decode(frame.header.opcode, frame.body)? {
+        Event::Notice(Notice::Failed { ticket, error }) if frame.body.len() > LONGEST_FAILURE => {
+            let detail = text_prefix(&error.to_string(), LONGEST_FAILURE).to_owned();
+            let error = Error::Host { what: "an error of the node".into(), detail };
+            Notice::Failed { ticket, error }.into()
+        }
+        event => event,
+    })
 }
 
 fn with_outgoing<T>(link: &Link, lane: Lane, with: impl FnOnce(&mut Outgoing) -> T) -> T {

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, sync::mpsc::channel, thread, time::Duration};
 
 use cuda_async::prelude::*;
 use cuda_core::{
-    DeviceInfo, Error,
+    DeviceInfo, Error, Ticket,
     protocol::{Control, MemoryInfo, Notice, Reply, Request},
 };
 use cuda_lease::{
@@ -13,7 +13,9 @@ use cuda_lease::{
     internals::transport,
     wire::{
         Allocate, Attach, Attached, Command, Event, FrameBuffer, Granted, Header, Hello, Lane,
-        Limits, VERSION, Welcome, opcode::REPLY, put_frame,
+        Limits, VERSION, Welcome, Writer,
+        opcode::{self, REPLY},
+        put_frame,
     },
 };
 use quinn::{Connection, RecvStream, SendStream};
@@ -283,4 +285,45 @@ fn client_limits_work_in_flight_whatever_its_node_allows() {
     let capabilities = lease.device().capabilities();
     assert!(capabilities.host_bytes_in_flight <= 256 << 20);
     assert!(capabilities.submissions_in_flight <= 1 << 16);
+}
+
+/// A stream keeps the errors of thousands of submissions.
+#[test]
+fn long_error_of_a_submission_is_cut() {
+    /// The body of a failure with an error of almost a frame.
+    fn failed(ticket: Ticket) -> Vec<u8> {
+        let (text, mut fault, mut body) = ("x".repeat(200 << 10), Vec::new(), Vec::new());
+        Writer::new(&mut fault).put_text(&text).put(0u8).put(Some(text.clone()));
+        Writer::new(&mut fault).put(Some(text.clone())).put(false);
+        Writer::new(&mut body).put(ticket.stream.0).put(ticket.number);
+        Writer::new(&mut body).put(24u16).put_text(&text).put_bytes(&fault);
+        body
+    }
+    async fn serve(connection: Connection, _: usize) {
+        let served = async {
+            let mut requests = greet(&connection).await?;
+            grant(&mut requests, granted()).await?;
+            let (mut commands, _bulk, epoch) = attach(&connection).await?;
+            let mut events = 0;
+            while let Some(Received { opcode, body, .. }) = commands.next().await {
+                if let Ok(Command::Submit { ticket, .. }) = Command::decode(opcode, &body) {
+                    let failed = failed(ticket);
+                    let write = |out: &mut Vec<u8>| out.extend(failed);
+                    commands.send(opcode::FAILED, epoch, events + 1, write).await;
+                    let Ticket { stream, number: complete } = ticket;
+                    let notice = Notice::Progress { stream, accepted: complete, complete };
+                    commands.event(epoch, events + 2, notice).await;
+                    events += 2;
+                }
+            }
+            Some(())
+        };
+        served.await;
+        connection.closed().await;
+    }
+    let node = FalseNode::start(serve);
+    let lease = node.lease().acquire_blocking().unwrap();
+    let fill = move || zeros::<u8>(16).sync_on(&lease.device().new_stream().unwrap()).err();
+    let bytes = in_time(fill).unwrap().to_string().len();
+    assert!(bytes < 64 << 10, "the error has {bytes} bytes");
 }
