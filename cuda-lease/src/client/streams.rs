@@ -55,6 +55,8 @@ pub(super) struct Unanswered {
 /// The request stream of one connection.
 pub(super) struct RequestStream {
     send: SendStream,
+    /// The bytes of requests that are not sent yet. A node may read none.
+    unsent: Vec<u8>,
     receive: RecvStream,
     buffer: FrameBuffer,
     /// The features that both sides have, as in [`features`].
@@ -73,7 +75,8 @@ impl RequestStream {
     async fn greet(connection: &quinn::Connection) -> Result<Self, End> {
         let (send, receive) = connection.open_bi().await?;
         let (buffer, features, certificate_ends_in) = (FrameBuffer::default(), 0, None);
-        let mut opened = Self { send, receive, buffer, features, certificate_ends_in };
+        let unsent = Vec::new();
+        let mut opened = Self { send, unsent, receive, buffer, features, certificate_ends_in };
         let program = concat!("cuda-lease ", env!("CARGO_PKG_VERSION")).to_owned();
         let hello = Hello { oldest: VERSION, newest: VERSION, features: features::ALL, program };
         let mut body = Vec::new();
@@ -98,9 +101,12 @@ impl RequestStream {
         opcode: u16,
         body: &[u8],
     ) -> Result<Result<Bytes, Refusal>, End> {
-        self.write(opcode, 0, body).await?;
+        self.put(opcode, 0, body);
+        while !self.unsent.is_empty() {
+            write_some(&mut self.send, &mut self.unsent).await?;
+        }
         loop {
-            let reply = self.read().await?;
+            let reply = read(&mut self.receive, &mut self.buffer).await?;
             // The ids of other requests begin at 1.
             if reply.sequence == 0 {
                 return Ok(reply.to(opcode)?);
@@ -108,26 +114,14 @@ impl RequestStream {
         }
     }
 
-    async fn write(&mut self, opcode: u16, id: u64, body: &[u8]) -> Result<(), End> {
-        let mut out = Vec::new();
-        put_frame(&mut out, opcode, 0, id, |out| out.extend_from_slice(body));
-        Ok(self.send.write_all(&out).await?)
+    fn put(&mut self, opcode: u16, id: u64, body: &[u8]) {
+        put_frame(&mut self.unsent, opcode, 0, id, |out| out.extend_from_slice(body));
     }
 
-    /// Reads the next reply. Cancelling this loses nothing.
-    async fn read(&mut self) -> Result<Reply, End> {
-        next_reply(&mut self.receive, &mut self.buffer).await?.ok_or(End::Closed)
-    }
-
-    async fn begin(
-        &mut self,
-        unanswered: &mut Unanswered,
-        request: OutgoingRequest,
-    ) -> Result<(), End> {
+    fn begin(&mut self, unanswered: &mut Unanswered, request: OutgoingRequest) {
         unanswered.next += 1;
-        let (id, opcode, body) = (unanswered.next, request.opcode, request.body.clone());
-        unanswered.requests.push_back((id, request));
-        self.write(opcode, id, &body).await
+        self.put(request.opcode, unanswered.next, &request.body);
+        unanswered.requests.push_back((unanswered.next, request));
     }
 
     /// Carries out requests until the connection ends, or until all senders of requests are dropped. `answered` gets the
@@ -140,16 +134,18 @@ impl RequestStream {
         answered: impl Fn(u16, &Bytes),
     ) -> Result<(), End> {
         for (id, request) in &unanswered.requests {
-            self.write(request.opcode, *id, &request.body).await?;
+            self.put(request.opcode, *id, &request.body);
         }
         loop {
+            let Self { send, unsent, receive, buffer, .. } = self;
             tokio::select! {
+                written = write_some(send, unsent), if !unsent.is_empty() => written?,
                 request = requests.recv() => {
                     let Some(request) = request else { return Ok(()) };
-                    self.begin(unanswered, request).await?;
+                    self.begin(unanswered, request);
                 }
-                Some(request) = renewals.recv() => self.begin(unanswered, request).await?,
-                reply = self.read() => {
+                Some(request) = renewals.recv() => self.begin(unanswered, request),
+                reply = read(receive, buffer) => {
                     let reply = reply?;
                     let is_of = |(id, _): &(u64, _)| *id == reply.sequence;
                     let found = unanswered.requests.iter().position(is_of);
@@ -164,6 +160,18 @@ impl RequestStream {
             }
         }
     }
+}
+
+/// Sends some of the bytes, and removes them. Cancelling this loses nothing.
+async fn write_some(send: &mut SendStream, bytes: &mut Vec<u8>) -> Result<(), End> {
+    let written = send.write(bytes).await?;
+    bytes.drain(..written);
+    Ok(())
+}
+
+/// Reads the next reply. Cancelling this loses nothing.
+async fn read(receive: &mut RecvStream, buffer: &mut FrameBuffer) -> Result<Reply, End> {
+    next_reply(receive, buffer).await?.ok_or(End::Closed)
 }
 
 /// A reply of the node.

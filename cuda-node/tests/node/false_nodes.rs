@@ -1,6 +1,15 @@
 //! Nodes that break the protocol, or answer nothing, and the leases of their clients.
 
-use std::{net::SocketAddr, sync::mpsc::channel, thread, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::channel,
+    },
+    thread,
+    time::Duration,
+};
 
 use cuda_async::prelude::*;
 use cuda_core::{
@@ -18,7 +27,7 @@ use cuda_lease::{
         put_frame,
     },
 };
-use quinn::{Connection, RecvStream, SendStream};
+use quinn::{Connection, RecvStream, SendStream, TransportConfig};
 use tokio::runtime::Runtime;
 
 use crate::harness::{LONG, wait_until};
@@ -33,11 +42,19 @@ impl FalseNode {
     fn start<Served: Future<Output = ()> + Send + 'static>(
         serve: fn(Connection, usize) -> Served,
     ) -> Self {
+        Self::start_with(transport::connection(), serve)
+    }
+
+    /// Starts a node whose connections have these settings.
+    fn start_with<Served: Future<Output = ()> + Send + 'static>(
+        settings: Arc<TransportConfig>,
+        serve: fn(Connection, usize) -> Served,
+    ) -> Self {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
         let listen = ([127, 0, 0, 1], 0).into();
         let (mut config, _) = ServerTls::insecure().config_for(listen).unwrap();
-        config.transport_config(transport::connection());
+        config.transport_config(settings);
         let entered = runtime.enter();
         let endpoint =
             transport::endpoint(listen, Some((config, transport::ResetKey::derive(&[0; 32]))))
@@ -262,6 +279,31 @@ fn client_connects_again_and_resumes_its_session() {
     let lease = node.lease().acquire_blocking().unwrap();
     let memory = in_time(move || lease.device().memory());
     assert_eq!(memory.unwrap().free, 2);
+}
+
+/// A node that reads no more of the request stream, when the client renews its lease.
+#[test]
+fn lease_closes_while_a_renewal_waits_for_its_node() {
+    static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+    async fn serve(connection: Connection, _: usize) {
+        let served = async {
+            let mut requests = greet(&connection).await?;
+            // The renewal has the token, and more bytes than the stream takes.
+            let token = vec![1; 4 << 10].into();
+            grant(&mut requests, Granted { token, expires_in_ms: 1, ..granted() }).await?;
+            _ = requests.receive.read_chunk(1, true).await;
+            HAS_BEGUN.store(true, Ordering::Relaxed);
+            Some(requests)
+        };
+        let _open = served.await;
+        connection.closed().await;
+    }
+    let mut settings = TransportConfig::default();
+    settings.stream_receive_window(1000u16.into());
+    let node = FalseNode::start_with(settings.into(), serve);
+    let lease = node.lease().acquire_blocking().unwrap();
+    wait_until("the client renews its lease", || HAS_BEGUN.load(Ordering::Relaxed));
+    in_time(move || lease.close());
 }
 
 /// Otherwise a program that waits for credit takes any amount of memory.
