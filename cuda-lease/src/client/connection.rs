@@ -786,8 +786,8 @@ impl Renewal {
     /// The time until the next renewal of a lease that was granted or renewed just now, and expires in `expires_in`.
     fn after_success(&mut self, expires_in: Duration) -> Duration {
         self.failures = 0;
-        // Between 70 and 75 percent.
-        expires_in.mul_f64(0.75 - 0.05 * self.jitter)
+        // Between 70 and 75 percent. A node that grants no time gets no request after the other.
+        expires_in.mul_f64(0.75 - 0.05 * self.jitter).max(FIRST_PAUSE)
     }
 
     /// The time until the next attempt, after one that failed. `left` is the time until the lease expires.
@@ -937,6 +937,7 @@ mod tests {
             let at = Renewal::new(jitter, 0).after_success(100 * SECOND);
             assert!((70 * SECOND..=75 * SECOND).contains(&at), "{at:?}");
         }
+        assert_eq!(Renewal::new(0.5, 0).after_success(Duration::ZERO), FIRST_PAUSE);
     }
 
     #[test]
