@@ -337,14 +337,17 @@ mod tests {
                         on_the_way.clear();
                         buffer = FrameBuffer::default();
                         outgoing.resume(incoming.received()).unwrap();
+                        prop_assert_eq!(outgoing.in_flight(), 0);
                     }
                 }
+                prop_assert!(outgoing.in_flight() <= outgoing.bytes());
             }
             on_the_way.extend(std::iter::from_fn(|| outgoing.take()).flatten());
             deliver(&on_the_way, &mut buffer, &mut incoming, &mut arrived)?;
             prop_assert_eq!(arrived, pushed);
+            prop_assert_eq!(outgoing.in_flight(), outgoing.bytes());
             outgoing.acknowledge(arrived).unwrap();
-            prop_assert_eq!(outgoing.bytes(), 0);
+            prop_assert_eq!((outgoing.bytes(), outgoing.in_flight()), (0, 0));
         }
     }
 }
