@@ -34,8 +34,9 @@ const PACKETS: usize = 64;
 /// The time in which a node answers a greeting.
 const GREETING: Duration = Duration::from_secs(5);
 
-/// The longest error of a submission, in bytes. A stream keeps those of thousands of submissions.
-const LONGEST_FAILURE: usize = 16 << 10;
+/// The longest error of a submission, in bytes: one with the longest text that a node writes, which its message has too. A
+/// stream keeps those of thousands of submissions.
+const LONGEST_FAILURE: usize = 66 << 10;
 
 /// A request to the node.
 pub(super) struct OutgoingRequest {
