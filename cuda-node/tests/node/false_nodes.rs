@@ -4,11 +4,11 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc::channel,
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use cuda_async::prelude::*;
@@ -368,4 +368,31 @@ fn long_error_of_a_submission_is_cut() {
     let fill = move || zeros::<u8>(16).sync_on(&lease.device().new_stream().unwrap()).err();
     let bytes = in_time(fill).unwrap().to_string().len();
     assert!(bytes < 72 << 10, "the error has {bytes} bytes");
+}
+
+/// Otherwise client and node do nothing else than handshakes.
+#[test]
+fn connections_that_end_at_once_follow_each_other_with_pauses() {
+    static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
+    async fn serve(connection: Connection, number: usize) {
+        let served = async {
+            let mut requests = greet(&connection).await?;
+            if number == 0 {
+                grant(&mut requests, granted()).await?;
+            }
+            let _lanes = attach(&connection).await?;
+            CONNECTIONS.store(number + 1, Ordering::Relaxed);
+            // The session runs.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            Some(())
+        };
+        served.await;
+        connection.close(transport::CONNECT_AGAIN, b"connect again");
+    }
+    let node = FalseNode::start(serve);
+    let _lease = node.lease().acquire_blocking().unwrap();
+    let begun = Instant::now();
+    wait_until("the client has resumed its session", || CONNECTIONS.load(Ordering::Relaxed) > 20);
+    let elapsed = begun.elapsed();
+    assert!(elapsed >= Duration::from_millis(600), "20 connections in {elapsed:?}");
 }
