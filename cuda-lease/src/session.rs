@@ -122,6 +122,8 @@ pub struct Outgoing {
     batches: VecDeque<Batch>,
     /// The number of batches that were given out for sending on this connection.
     sent: usize,
+    /// Their bytes.
+    in_flight: usize,
     /// The sequence number of the last frame that was given out for sending on any connection.
     last_sent: u64,
     /// The sequence number of the last acknowledged frame.
@@ -147,6 +149,7 @@ impl Outgoing {
             open: Vec::new(),
             batches: VecDeque::new(),
             sent: 0,
+            in_flight: 0,
             last_sent: 0,
             acknowledged: 0,
             bytes: 0,
@@ -177,6 +180,7 @@ impl Outgoing {
         }
         let batch = self.batches.get(self.sent)?;
         self.sent += 1;
+        self.in_flight += batch.frames.len();
         self.last_sent = self.last_sent.max(batch.last);
         Some(batch.frames.clone())
     }
@@ -189,6 +193,11 @@ impl Outgoing {
     /// Returns the bytes that are not acknowledged.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Returns the bytes that were given out for sending on this connection and are not acknowledged.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
     }
 
     /// Returns the sequence number of the last frame.
@@ -214,7 +223,10 @@ impl Outgoing {
             && first.last <= sequence
         {
             self.bytes -= first.frames.len();
-            self.sent = self.sent.saturating_sub(1);
+            if self.sent > 0 {
+                self.sent -= 1;
+                self.in_flight -= first.frames.len();
+            }
             self.batches.pop_front();
         }
         Ok(())
@@ -237,7 +249,7 @@ impl Outgoing {
             self.bytes -= skipped;
             first.frames = first.frames.slice(skipped..);
         }
-        self.sent = 0;
+        (self.sent, self.in_flight) = (0, 0);
         Ok(())
     }
 }
@@ -325,14 +337,17 @@ mod tests {
                         on_the_way.clear();
                         buffer = FrameBuffer::default();
                         outgoing.resume(incoming.received()).unwrap();
+                        prop_assert_eq!(outgoing.in_flight(), 0);
                     }
                 }
+                prop_assert!(outgoing.in_flight() <= outgoing.bytes());
             }
             on_the_way.extend(std::iter::from_fn(|| outgoing.take()).flatten());
             deliver(&on_the_way, &mut buffer, &mut incoming, &mut arrived)?;
             prop_assert_eq!(arrived, pushed);
+            prop_assert_eq!(outgoing.in_flight(), outgoing.bytes());
             outgoing.acknowledge(arrived).unwrap();
-            prop_assert_eq!(outgoing.bytes(), 0);
+            prop_assert_eq!((outgoing.bytes(), outgoing.in_flight()), (0, 0));
         }
     }
 }

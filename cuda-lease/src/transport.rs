@@ -69,14 +69,11 @@ pub const OVER_CAPACITY: quinn::VarInt = quinn::VarInt::from_u32(4);
 /// longer accepted for another reason. Its leases go on: the client can connect again with another certificate.
 pub const CERTIFICATE_ENDED: quinn::VarInt = quinn::VarInt::from_u32(5);
 
-/// The code with which a node closes a connection that is too many for the leases that its tenant has now. The client can
-/// connect again: as any code that is not listed in its version, this is a lost connection.
+/// The code with which a node closes a connection whose leases go on: another node takes them over, or the connection is
+/// one too many for them. The client connects again, and resumes. As any code that is not listed in its version, this is a
+/// lost connection.
 #[cfg(feature = "server")]
-pub const SURPLUS: quinn::VarInt = quinn::VarInt::from_u32(6);
-
-/// The code with which a node closes its connections whose leases the next node takes over.
-#[cfg(feature = "server")]
-pub const RESTARTS: quinn::VarInt = quinn::VarInt::from_u32(16);
+pub const CONNECT_AGAIN: quinn::VarInt = quinn::VarInt::from_u32(16);
 
 /// The secret of an endpoint. An endpoint that starts again with the same secret tells its peers that their connections
 /// are lost, so they need not wait until the connections time out (stateless reset, RFC 9000, section 10.3).

@@ -24,6 +24,10 @@ use crate::wire::{
     encode_changes, encode_graph, features,
 };
 
+/// The maximum number of submissions in flight on a stream, as the worker of a node holds them. A node may allow less, and
+/// less host memory for copies than a local device. One that breaks the rules would allow any amount.
+const SUBMISSIONS: u64 = 1 << 16;
+
 /// The provider of one lease.
 pub(super) struct LeaseProvider {
     terms: LeaseTerms,
@@ -76,8 +80,9 @@ unsafe impl Provider for LeaseProvider {
         info.address = format!("lease://{}/{}", self.terms.address, info.address);
         info.memory = granted.limits.memory;
         let mut capabilities = Capabilities::local(granted.limits.memory);
-        capabilities.submissions_in_flight = granted.limits.submissions_in_flight;
-        capabilities.host_bytes_in_flight = granted.limits.host_bytes_in_flight;
+        capabilities.submissions_in_flight = granted.limits.submissions_in_flight.min(SUBMISSIONS);
+        capabilities.host_bytes_in_flight =
+            granted.limits.host_bytes_in_flight.min(capabilities.host_bytes_in_flight);
         capabilities.ordered_visibility = false;
         capabilities.graphs = features & features::GRAPHS != 0;
         capabilities.loops = features & features::LOOPS != 0;

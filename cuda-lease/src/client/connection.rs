@@ -423,7 +423,7 @@ impl ConnectionThread {
         let started = Instant::now();
         let mut is_resumed = false;
         loop {
-            let generation = self.grant.generation();
+            let (generation, connected) = (self.grant.generation(), Instant::now());
             let end = match self.serve(&connection, &mut stream, is_resumed, started).await {
                 Ok(()) => return self.free(&connection, &mut stream).await,
                 Err(end) => end,
@@ -437,12 +437,12 @@ impl ConnectionThread {
             };
             tracing::debug!(?end, address = self.terms.address, "the connection ended");
             let resumed = match end {
-                End::Lost(cause) => self.reconnect(cause).await,
+                End::Lost(cause) => self.reconnect(cause, connected).await,
                 // Renewals have overtaken a request with an earlier token.
                 End::Refused(Status::Unauthorized, cause)
                     if self.grant.generation() != generation =>
                 {
-                    self.reconnect(cause).await
+                    self.reconnect(cause, connected).await
                 }
                 end => Err(end),
             };
@@ -515,14 +515,16 @@ impl ConnectionThread {
         }
     }
 
-    /// Tries to connect again, until the window is over or the lease is dropped.
+    /// Tries to connect again, until the window is over or the lease is dropped. `connected` is the time of the last
+    /// connection.
     async fn reconnect(
         &mut self,
         cause: String,
+        connected: Instant,
     ) -> Result<(quinn::Connection, RequestStream), End> {
         let (lost, earlier) = (Instant::now(), self.interrupted.get());
-        if !earlier.is_zero() {
-            // The last connection was lost before the session resumed.
+        if !earlier.is_zero() || connected.elapsed() < RECONNECT_PAUSE {
+            // The last connection was lost before the session resumed, or at once after it.
             tokio::time::sleep(RECONNECT_PAUSE).await;
         }
         self.terms.certificates.read_again();
@@ -786,8 +788,8 @@ impl Renewal {
     /// The time until the next renewal of a lease that was granted or renewed just now, and expires in `expires_in`.
     fn after_success(&mut self, expires_in: Duration) -> Duration {
         self.failures = 0;
-        // Between 70 and 75 percent.
-        expires_in.mul_f64(0.75 - 0.05 * self.jitter)
+        // Between 70 and 75 percent. A node that grants no time gets no request after the other.
+        expires_in.mul_f64(0.75 - 0.05 * self.jitter).max(FIRST_PAUSE)
     }
 
     /// The time until the next attempt, after one that failed. `left` is the time until the lease expires.
@@ -885,7 +887,7 @@ mod tests {
                         buffer.extend(&chunk.bytes);
                     }
                 }
-                connection.close(transport::RESTARTS, b"the node restarts");
+                connection.close(transport::CONNECT_AGAIN, b"the node restarts");
             }
         };
         let requested = tokio::select! {
@@ -937,6 +939,7 @@ mod tests {
             let at = Renewal::new(jitter, 0).after_success(100 * SECOND);
             assert!((70 * SECOND..=75 * SECOND).contains(&at), "{at:?}");
         }
+        assert_eq!(Renewal::new(0.5, 0).after_success(Duration::ZERO), FIRST_PAUSE);
     }
 
     #[test]

@@ -8,7 +8,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use cuda_core::protocol::{Notice, Status};
+use cuda_core::{
+    Error,
+    internals::text_prefix,
+    protocol::{Notice, Status},
+};
 use quinn::{RecvStream, SendStream};
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -30,6 +34,10 @@ const PACKETS: usize = 64;
 /// The time in which a node answers a greeting.
 const GREETING: Duration = Duration::from_secs(5);
 
+/// The longest error of a submission, in bytes: one with the longest text that a node writes, which its message has too. A
+/// stream keeps those of thousands of submissions.
+const LONGEST_FAILURE: usize = 66 << 10;
+
 /// A request to the node.
 pub(super) struct OutgoingRequest {
     pub(super) opcode: u16,
@@ -48,6 +56,8 @@ pub(super) struct Unanswered {
 /// The request stream of one connection.
 pub(super) struct RequestStream {
     send: SendStream,
+    /// The bytes of requests that are not sent yet. A node may read none.
+    unsent: Vec<u8>,
     receive: RecvStream,
     buffer: FrameBuffer,
     /// The features that both sides have, as in [`features`].
@@ -66,7 +76,8 @@ impl RequestStream {
     async fn greet(connection: &quinn::Connection) -> Result<Self, End> {
         let (send, receive) = connection.open_bi().await?;
         let (buffer, features, certificate_ends_in) = (FrameBuffer::default(), 0, None);
-        let mut opened = Self { send, receive, buffer, features, certificate_ends_in };
+        let unsent = Vec::new();
+        let mut opened = Self { send, unsent, receive, buffer, features, certificate_ends_in };
         let program = concat!("cuda-lease ", env!("CARGO_PKG_VERSION")).to_owned();
         let hello = Hello { oldest: VERSION, newest: VERSION, features: features::ALL, program };
         let mut body = Vec::new();
@@ -91,9 +102,12 @@ impl RequestStream {
         opcode: u16,
         body: &[u8],
     ) -> Result<Result<Bytes, Refusal>, End> {
-        self.write(opcode, 0, body).await?;
+        self.put(opcode, 0, body);
+        while !self.unsent.is_empty() {
+            write_some(&mut self.send, &mut self.unsent).await?;
+        }
         loop {
-            let reply = self.read().await?;
+            let reply = read(&mut self.receive, &mut self.buffer).await?;
             // The ids of other requests begin at 1.
             if reply.sequence == 0 {
                 return Ok(reply.to(opcode)?);
@@ -101,26 +115,14 @@ impl RequestStream {
         }
     }
 
-    async fn write(&mut self, opcode: u16, id: u64, body: &[u8]) -> Result<(), End> {
-        let mut out = Vec::new();
-        put_frame(&mut out, opcode, 0, id, |out| out.extend_from_slice(body));
-        Ok(self.send.write_all(&out).await?)
+    fn put(&mut self, opcode: u16, id: u64, body: &[u8]) {
+        put_frame(&mut self.unsent, opcode, 0, id, |out| out.extend_from_slice(body));
     }
 
-    /// Reads the next reply. Cancelling this loses nothing.
-    async fn read(&mut self) -> Result<Reply, End> {
-        next_reply(&mut self.receive, &mut self.buffer).await?.ok_or(End::Closed)
-    }
-
-    async fn begin(
-        &mut self,
-        unanswered: &mut Unanswered,
-        request: OutgoingRequest,
-    ) -> Result<(), End> {
+    fn begin(&mut self, unanswered: &mut Unanswered, request: OutgoingRequest) {
         unanswered.next += 1;
-        let (id, opcode, body) = (unanswered.next, request.opcode, request.body.clone());
-        unanswered.requests.push_back((id, request));
-        self.write(opcode, id, &body).await
+        self.put(request.opcode, unanswered.next, &request.body);
+        unanswered.requests.push_back((unanswered.next, request));
     }
 
     /// Carries out requests until the connection ends, or until all senders of requests are dropped. `answered` gets the
@@ -133,16 +135,18 @@ impl RequestStream {
         answered: impl Fn(u16, &Bytes),
     ) -> Result<(), End> {
         for (id, request) in &unanswered.requests {
-            self.write(request.opcode, *id, &request.body).await?;
+            self.put(request.opcode, *id, &request.body);
         }
         loop {
+            let Self { send, unsent, receive, buffer, .. } = self;
             tokio::select! {
+                written = write_some(send, unsent), if !unsent.is_empty() => written?,
                 request = requests.recv() => {
                     let Some(request) = request else { return Ok(()) };
-                    self.begin(unanswered, request).await?;
+                    self.begin(unanswered, request);
                 }
-                Some(request) = renewals.recv() => self.begin(unanswered, request).await?,
-                reply = self.read() => {
+                Some(request) = renewals.recv() => self.begin(unanswered, request),
+                reply = read(receive, buffer) => {
                     let reply = reply?;
                     let is_of = |(id, _): &(u64, _)| *id == reply.sequence;
                     let found = unanswered.requests.iter().position(is_of);
@@ -157,6 +161,18 @@ impl RequestStream {
             }
         }
     }
+}
+
+/// Sends some of the bytes, and removes them. Cancelling this loses nothing.
+async fn write_some(send: &mut SendStream, bytes: &mut Vec<u8>) -> Result<(), End> {
+    let written = send.write(bytes).await?;
+    bytes.drain(..written);
+    Ok(())
+}
+
+/// Reads the next reply. Cancelling this loses nothing.
+async fn read(receive: &mut RecvStream, buffer: &mut FrameBuffer) -> Result<Reply, End> {
+    next_reply(receive, buffer).await?.ok_or(End::Closed)
 }
 
 /// A reply of the node.
@@ -412,11 +428,23 @@ impl LaneStream {
         }
         if frame.header.opcode == Chunk::OPCODE {
             link.chunk(&Chunk::decode(frame.body)?)?;
-        } else if let Some(hash) = link.event(Event::decode(frame.header.opcode, frame.body)?)? {
+        } else if let Some(hash) = link.event(numbered_event(frame)?)? {
             need(hash);
         }
         Ok(())
     }
+}
+
+/// Decodes an event of the worker. A long error of a submission becomes the start of its message.
+fn numbered_event(frame: &Frame<'_>) -> Result<Event, WireError> {
+    Ok(match Event::decode(frame.header.opcode, frame.body)? {
+        Event::Notice(Notice::Failed { ticket, error }) if frame.body.len() > LONGEST_FAILURE => {
+            let detail = text_prefix(&error.to_string(), LONGEST_FAILURE).to_owned();
+            let error = Error::Host { what: "an error of the node".into(), detail };
+            Notice::Failed { ticket, error }.into()
+        }
+        event => event,
+    })
 }
 
 fn with_outgoing<T>(link: &Link, lane: Lane, with: impl FnOnce(&mut Outgoing) -> T) -> T {

@@ -426,7 +426,7 @@ impl Node {
             leases = self.leases.count(),
             "the node ends, and its leases wait for the next one"
         );
-        self.endpoint.close(transport::RESTARTS, b"the node restarts");
+        self.endpoint.close(transport::CONNECT_AGAIN, b"the node restarts");
         if let Some(runtime) = &self.runtime {
             let endpoint = self.endpoint.clone();
             on_runtime(runtime, async move {

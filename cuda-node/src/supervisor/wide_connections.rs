@@ -138,7 +138,7 @@ impl Width {
         let reason =
             "the tenant has more connections with large windows than leases; connect again";
         tracing::debug!(peer = %self.connection.remote_address(), reason, "a client was disconnected");
-        self.connection.close(transport::SURPLUS, reason.as_bytes());
+        self.connection.close(transport::CONNECT_AGAIN, reason.as_bytes());
     }
 
     /// Takes the place of a connection that has ended.

@@ -1,11 +1,20 @@
 //! Nodes that break the protocol, or answer nothing, and the leases of their clients.
 
-use std::{net::SocketAddr, sync::mpsc::channel, thread, time::Duration};
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc::channel,
+    },
+    thread,
+    time::{Duration, Instant},
+};
 
 use cuda_async::prelude::*;
 use cuda_core::{
-    DeviceInfo, Error,
-    protocol::{Control, Notice},
+    DeviceInfo, Error, Ticket,
+    protocol::{Control, MemoryInfo, Notice, Reply, Request},
 };
 use cuda_lease::{
     Lease, LeaseBuilder,
@@ -13,10 +22,12 @@ use cuda_lease::{
     internals::transport,
     wire::{
         Allocate, Attach, Attached, Command, Event, FrameBuffer, Granted, Header, Hello, Lane,
-        Limits, VERSION, Welcome, opcode::REPLY, put_frame,
+        Limits, VERSION, Welcome, Writer,
+        opcode::{self, REPLY},
+        put_frame,
     },
 };
-use quinn::{Connection, RecvStream, SendStream};
+use quinn::{Connection, RecvStream, SendStream, TransportConfig};
 use tokio::runtime::Runtime;
 
 use crate::harness::{LONG, wait_until};
@@ -31,11 +42,19 @@ impl FalseNode {
     fn start<Served: Future<Output = ()> + Send + 'static>(
         serve: fn(Connection, usize) -> Served,
     ) -> Self {
+        Self::start_with(transport::connection(), serve)
+    }
+
+    /// Starts a node whose connections have these settings.
+    fn start_with<Served: Future<Output = ()> + Send + 'static>(
+        settings: Arc<TransportConfig>,
+        serve: fn(Connection, usize) -> Served,
+    ) -> Self {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
         let listen = ([127, 0, 0, 1], 0).into();
         let (mut config, _) = ServerTls::insecure().config_for(listen).unwrap();
-        config.transport_config(transport::connection());
+        config.transport_config(settings);
         let entered = runtime.enter();
         let endpoint =
             transport::endpoint(listen, Some((config, transport::ResetKey::derive(&[0; 32]))))
@@ -119,10 +138,8 @@ async fn greet(connection: &Connection) -> Option<Stream> {
     Some(requests)
 }
 
-/// Answers the request for a lease.
-async fn grant(requests: &mut Stream) -> Option<()> {
-    let request = requests.next().await?;
-    assert_eq!(request.opcode, Allocate::OPCODE);
+/// A lease.
+fn granted() -> Granted {
     let limits = Limits {
         submissions_in_flight: 64,
         host_bytes_in_flight: 1 << 20,
@@ -133,7 +150,13 @@ async fn grant(requests: &mut Stream) -> Option<()> {
     let device = DeviceInfo::new("cpu", "a processor");
     let (lease, token, features) = (1, vec![1; 8].into(), None);
     let (generation, expires_in_ms) = (1, 60_000);
-    let granted = Granted { lease, token, generation, expires_in_ms, device, limits, features };
+    Granted { lease, token, generation, expires_in_ms, device, limits, features }
+}
+
+/// Answers the request for a lease.
+async fn grant(requests: &mut Stream, granted: Granted) -> Option<()> {
+    let request = requests.next().await?;
+    assert_eq!(request.opcode, Allocate::OPCODE);
     requests.send(Allocate::OPCODE | REPLY, 0, request.sequence, |out| granted.encode(out)).await;
     Some(())
 }
@@ -174,16 +197,13 @@ fn lost(lease: &Lease) -> Error {
     found.unwrap()
 }
 
-/// The code with which a node closes its connections whose leases the next node takes over.
-const RESTARTS: u32 = 16;
-
 #[test]
 fn session_that_never_resumes_is_lost() {
     async fn serve(connection: Connection, number: usize) {
         let served = async {
             let mut requests = greet(&connection).await?;
             if number == 0 {
-                grant(&mut requests).await?;
+                grant(&mut requests, granted()).await?;
                 attach(&connection).await?;
             } else {
                 Stream::accept(&connection).await?;
@@ -191,7 +211,7 @@ fn session_that_never_resumes_is_lost() {
             Some(())
         };
         served.await;
-        connection.close(RESTARTS.into(), b"the node restarts");
+        connection.close(transport::CONNECT_AGAIN, b"the node restarts");
     }
     let node = FalseNode::start(serve);
     let lease = node.lease().resume_within(Duration::from_millis(200)).acquire_blocking().unwrap();
@@ -206,7 +226,7 @@ fn progress_of_submissions_that_were_not_sent_loses_the_lease() {
     async fn serve(connection: Connection, _: usize) {
         let served = async {
             let mut requests = greet(&connection).await?;
-            grant(&mut requests).await?;
+            grant(&mut requests, granted()).await?;
             let (mut commands, _bulk, epoch) = attach(&connection).await?;
             let mut events = 0;
             while let Some(Received { opcode, body, .. }) = commands.next().await {
@@ -228,4 +248,151 @@ fn progress_of_submissions_that_were_not_sent_loses_the_lease() {
     let read = move || zeros::<u8>(1).then(to_host).sync_on(&lease.device().new_stream()?);
     let error = in_time(read).expect_err("the node has sent no bytes");
     assert!(error.to_string().contains("broke the protocol"), "{error}");
+}
+
+/// A node that closes a connection, and takes its session on the next one.
+#[test]
+fn client_connects_again_and_resumes_its_session() {
+    async fn serve(connection: Connection, number: usize) {
+        let served = async {
+            let mut requests = greet(&connection).await?;
+            if number == 0 {
+                grant(&mut requests, granted()).await?;
+                attach(&connection).await?;
+                connection.close(transport::CONNECT_AGAIN, b"connect again");
+                return None;
+            }
+            let (mut commands, _bulk, epoch) = attach(&connection).await?;
+            while let Some(Received { opcode, body, .. }) = commands.next().await {
+                let command = Command::decode(opcode, &body).unwrap();
+                if let Command::Request { id, request: Request::Memory } = command {
+                    let reply = Reply::Memory(MemoryInfo { used: 1, free: 2, total: 3 });
+                    commands.event(epoch, 1, Event::Reply { id, reply: Ok(reply) }).await;
+                }
+            }
+            Some(())
+        };
+        served.await;
+        connection.closed().await;
+    }
+    let node = FalseNode::start(serve);
+    let lease = node.lease().acquire_blocking().unwrap();
+    let memory = in_time(move || lease.device().memory());
+    assert_eq!(memory.unwrap().free, 2);
+}
+
+/// A node that reads no more of the request stream, when the client renews its lease.
+#[test]
+fn lease_closes_while_a_renewal_waits_for_its_node() {
+    static HAS_BEGUN: AtomicBool = AtomicBool::new(false);
+    async fn serve(connection: Connection, _: usize) {
+        let served = async {
+            let mut requests = greet(&connection).await?;
+            // The renewal has the token, and more bytes than the stream takes.
+            let token = vec![1; 4 << 10].into();
+            grant(&mut requests, Granted { token, expires_in_ms: 1, ..granted() }).await?;
+            _ = requests.receive.read_chunk(1, true).await;
+            HAS_BEGUN.store(true, Ordering::Relaxed);
+            Some(requests)
+        };
+        let _open = served.await;
+        connection.closed().await;
+    }
+    let mut settings = TransportConfig::default();
+    settings.stream_receive_window(1000u16.into());
+    let node = FalseNode::start_with(settings.into(), serve);
+    let lease = node.lease().acquire_blocking().unwrap();
+    wait_until("the client renews its lease", || HAS_BEGUN.load(Ordering::Relaxed));
+    in_time(move || lease.close());
+}
+
+/// Otherwise a program that waits for credit takes any amount of memory.
+#[test]
+fn client_limits_work_in_flight_whatever_its_node_allows() {
+    async fn serve(connection: Connection, _: usize) {
+        let served = async {
+            let mut requests = greet(&connection).await?;
+            let limits = Limits {
+                submissions_in_flight: u64::MAX,
+                host_bytes_in_flight: u64::MAX,
+                ..granted().limits
+            };
+            grant(&mut requests, Granted { limits, ..granted() }).await
+        };
+        served.await;
+        connection.closed().await;
+    }
+    let node = FalseNode::start(serve);
+    let lease = node.lease().acquire_blocking().unwrap();
+    let capabilities = lease.device().capabilities();
+    assert!(capabilities.host_bytes_in_flight <= 256 << 20);
+    assert!(capabilities.submissions_in_flight <= 1 << 16);
+}
+
+/// A stream keeps the errors of thousands of submissions.
+#[test]
+fn long_error_of_a_submission_is_cut() {
+    /// The body of a failure with an error of almost a frame.
+    fn failed(ticket: Ticket) -> Vec<u8> {
+        let (text, mut fault, mut body) = ("x".repeat(200 << 10), Vec::new(), Vec::new());
+        Writer::new(&mut fault).put_text(&text).put(0u8).put(Some(text.clone()));
+        Writer::new(&mut fault).put(Some(text.clone())).put(false);
+        Writer::new(&mut body).put(ticket.stream.0).put(ticket.number);
+        Writer::new(&mut body).put(24u16).put_text(&text).put_bytes(&fault);
+        body
+    }
+    async fn serve(connection: Connection, _: usize) {
+        let served = async {
+            let mut requests = greet(&connection).await?;
+            grant(&mut requests, granted()).await?;
+            let (mut commands, _bulk, epoch) = attach(&connection).await?;
+            let mut events = 0;
+            while let Some(Received { opcode, body, .. }) = commands.next().await {
+                if let Ok(Command::Submit { ticket, .. }) = Command::decode(opcode, &body) {
+                    let failed = failed(ticket);
+                    let write = |out: &mut Vec<u8>| out.extend(failed);
+                    commands.send(opcode::FAILED, epoch, events + 1, write).await;
+                    let Ticket { stream, number: complete } = ticket;
+                    let notice = Notice::Progress { stream, accepted: complete, complete };
+                    commands.event(epoch, events + 2, notice).await;
+                    events += 2;
+                }
+            }
+            Some(())
+        };
+        served.await;
+        connection.closed().await;
+    }
+    let node = FalseNode::start(serve);
+    let lease = node.lease().acquire_blocking().unwrap();
+    let fill = move || zeros::<u8>(16).sync_on(&lease.device().new_stream().unwrap()).err();
+    let bytes = in_time(fill).unwrap().to_string().len();
+    assert!(bytes < 72 << 10, "the error has {bytes} bytes");
+}
+
+/// Otherwise client and node do nothing else than handshakes.
+#[test]
+fn connections_that_end_at_once_follow_each_other_with_pauses() {
+    static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
+    async fn serve(connection: Connection, number: usize) {
+        let served = async {
+            let mut requests = greet(&connection).await?;
+            if number == 0 {
+                grant(&mut requests, granted()).await?;
+            }
+            let _lanes = attach(&connection).await?;
+            CONNECTIONS.store(number + 1, Ordering::Relaxed);
+            // The session runs.
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            Some(())
+        };
+        served.await;
+        connection.close(transport::CONNECT_AGAIN, b"connect again");
+    }
+    let node = FalseNode::start(serve);
+    let _lease = node.lease().acquire_blocking().unwrap();
+    let begun = Instant::now();
+    wait_until("the client has resumed its session", || CONNECTIONS.load(Ordering::Relaxed) > 20);
+    let elapsed = begun.elapsed();
+    assert!(elapsed >= Duration::from_millis(600), "20 connections in {elapsed:?}");
 }

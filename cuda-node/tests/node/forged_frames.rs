@@ -392,14 +392,20 @@ fn client_that_retires_ids_without_end_and_acknowledges_nothing_is_disconnected(
     });
 }
 
-/// The processor time of a node for this number of packets with these frames.
-async fn cost(node: &Node, packets: usize, frames: &[u8]) -> Duration {
-    let (connection, _endpoint, outside) = connect_outside(&node.address, |_| ()).await;
-    let (mut stream, _receive) = connection.open_bi().await.unwrap();
+/// Connects a client, and opens a stream. Returns the packets besides those of `quinn`, a socket for them, and the client.
+async fn send_outside(node: &Node) -> (Outside, UdpSocket, impl Sized + use<>) {
+    let (connection, endpoint, outside) = connect_outside(&node.address, |_| ()).await;
+    let (mut stream, receive) = connection.open_bi().await.unwrap();
     stream.write_all(&[0; 8]).await.unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(&node.address).unwrap();
+    (outside, socket, (connection, endpoint, stream, receive))
+}
+
+/// The processor time of a node for this number of packets with these frames.
+async fn cost(node: &Node, packets: usize, frames: &[u8]) -> Duration {
+    let (outside, socket, _client) = send_outside(node).await;
     processor_time_of(node, || {
         for _ in 0..packets {
             let packet = outside.lock().as_mut().unwrap().write(frames);
@@ -448,12 +454,7 @@ pub fn split(socket: &UdpSocket) {
 #[test]
 fn small_parts_keep_no_memory_of_datagrams_beside_their_own() {
     attack(async |node| {
-        let (connection, _endpoint, outside) = connect_outside(&node.address, |_| ()).await;
-        let (mut stream, _receive) = connection.open_bi().await.unwrap();
-        stream.write_all(&[0; 8]).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        socket.connect(&node.address).unwrap();
+        let (outside, socket, _client) = send_outside(node).await;
         split(&socket);
         let (before, mut most) = (memory(node), 0);
         for number in 0..3000u32 {

@@ -29,6 +29,10 @@ use crate::{
 /// The bytes of bulk data that may be sent and not acknowledged.
 const BULK_WINDOW: usize = 16 << 20;
 
+/// The bytes of commands that may be sent and not acknowledged. Otherwise a node that acknowledges nothing fills the memory
+/// of the client, because it can report progress all the same.
+const COMMANDS_WINDOW: usize = 64 << 20;
+
 /// Uploads up to this number of bytes travel with their command. Longer ones travel on the bulk lane.
 const SMALL: u64 = 16 << 10;
 
@@ -137,10 +141,11 @@ impl Link {
         Ok(())
     }
 
-    /// Takes the commands to send next.
+    /// Takes the commands to send next. Returns `None` if there are none, or if too many bytes are not acknowledged.
     pub(super) fn take_commands(&self) -> Option<Bytes> {
         self.has_commands.store(false, Ordering::Release);
-        self.commands.lock().outgoing.take()
+        let outgoing = &mut self.commands.lock().outgoing;
+        if outgoing.in_flight() < COMMANDS_WINDOW { outgoing.take() } else { None }
     }
 
     /// The number of flights of commands so far. A flight ends when something is received, so a pipeline that is sent
@@ -484,7 +489,10 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use cuda_core::protocol::{AllocId, Region};
+
     use super::*;
+    use crate::wire::Step;
 
     struct Ignore;
 
@@ -503,5 +511,27 @@ mod tests {
         // The node may ask for the code of a load that was cancelled.
         link.drop_image(ModuleId(1));
         assert_eq!((needed(1), link.lost()), (None, None));
+    }
+
+    #[test]
+    fn commands_wait_while_too_many_bytes_are_not_acknowledged() {
+        let link = Link::new("node".into(), 1, Arc::new(Ignore));
+        let bytes = vec![0; SMALL as usize];
+        let (mut number, mut taken) = (0, 0);
+        let mut send = || {
+            number += 1;
+            let ticket = Ticket { stream: StreamId(1), number };
+            let to = Region { alloc: AllocId(1), offset: 0 };
+            let step = Step::Write { to, bytes: &bytes };
+            link.send(&Command::Submit { ticket, after: Vec::new(), step }).unwrap();
+            taken += link.take_commands().map_or(0, |frames| frames.len());
+            taken
+        };
+        // More than the window. Each command takes more than its bytes.
+        let count = COMMANDS_WINDOW / SMALL as usize + 100;
+        let most = (0..count).map(|_| send()).max().unwrap();
+        assert!(most < COMMANDS_WINDOW + 2 * SMALL as usize, "{most} bytes were sent");
+        link.commands.lock().outgoing.acknowledge(1000).unwrap();
+        assert!(send() > most);
     }
 }

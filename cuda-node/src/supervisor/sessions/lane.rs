@@ -28,6 +28,7 @@ use tokio::{
 use super::drain_time::DrainTime;
 use crate::{
     supervisor::{
+        memory_budget::{MemoryBudget, Reserved},
         rate::Rate,
         streams::{End, FrameStream, send_bytes, send_reply},
     },
@@ -45,6 +46,9 @@ const SMALL_PART: usize = 4;
 /// The maximum number of batches of frames that wait for the worker, and of those that wait for the client. Each has at
 /// most 256 KiB and a frame.
 const BATCHES: usize = 32;
+
+/// The maximum memory of the batches that wait for the client, in bytes. A hostile worker writes the largest frames.
+const BATCH_BYTES: u64 = (BATCHES * READ) as u64;
 
 /// The connections of a lane per second, after a burst of [`CONNECTIONS`]. Each one makes the worker send everything again
 /// that the client has not acknowledged.
@@ -86,13 +90,26 @@ struct Client {
     /// Takes the answer of the worker to `Resume`. Until then, its frames are those of an earlier connection.
     resumed: Option<oneshot::Sender<Resumed>>,
     /// Takes the frames of the worker.
-    frames: Option<mpsc::Sender<Bytes>>,
+    frames: Option<ToClient>,
     /// Own events that were not sent.
     own: Vec<u8>,
     /// Too many own events waited.
     has_overflowed: bool,
     /// Whether the worker has exited.
     is_over: bool,
+}
+
+/// Batches of frames for a connection of the client, each with its memory.
+#[derive(Clone)]
+struct ToClient {
+    batches: mpsc::Sender<(Bytes, Reserved)>,
+    memory: MemoryBudget,
+}
+
+/// Creates the queue of batches for a connection.
+fn to_client() -> (ToClient, mpsc::Receiver<(Bytes, Reserved)>) {
+    let (batches, receiver) = mpsc::channel(BATCHES);
+    (ToClient { batches, memory: MemoryBudget::new(BATCH_BYTES) }, receiver)
 }
 
 /// Whether frames reach the worker.
@@ -232,14 +249,19 @@ impl Lane {
         if frames.is_empty() {
             return;
         }
-        let sender = {
+        let to_client = {
             let client = self.client.lock();
             client.frames.clone().filter(|_| client.resumed.is_none())
         };
-        if let Some(sender) = sender {
+        if let Some(ToClient { batches, memory }) = to_client {
             let is_small = frames.len() < capacity / SMALL_PART;
-            let frames = if is_small { Bytes::copy_from_slice(&frames) } else { frames };
-            _ = sender.send(frames).await;
+            let (frames, bytes) = match is_small {
+                true => (Bytes::copy_from_slice(&frames), frames.len()),
+                false => (frames, capacity),
+            };
+            if let Some(reserved) = memory.reserve(bytes as u64).await {
+                _ = batches.send((frames, reserved)).await;
+            }
         }
     }
 
@@ -286,8 +308,11 @@ impl Lane {
 
     /// Makes a connection the current one. Returns the number of the last frame that the worker has received, and its
     /// frames.
-    async fn attach(&self, resume: Option<u64>) -> Result<(u64, mpsc::Receiver<Bytes>), End> {
-        let (frames, receiver) = mpsc::channel(BATCHES);
+    async fn attach(
+        &self,
+        resume: Option<u64>,
+    ) -> Result<(u64, mpsc::Receiver<(Bytes, Reserved)>), End> {
+        let (frames, receiver) = to_client();
         let (resumed, answer) = oneshot::channel();
         let is_over = {
             let mut client = self.client.lock();
@@ -325,13 +350,15 @@ impl Lane {
     async fn write_client(
         &self,
         stream: &mut SendStream,
-        frames: &mut mpsc::Receiver<Bytes>,
+        frames: &mut mpsc::Receiver<(Bytes, Reserved)>,
         time: &DrainTime,
     ) -> Result<(), End> {
         loop {
             tokio::select! {
                 biased;
-                Some(frames) = frames.recv() => time.limit(send_bytes(stream, &mut [frames])).await?,
+                Some((frames, _reserved)) = frames.recv() => {
+                    time.limit(send_bytes(stream, &mut [frames])).await?;
+                }
                 () = self.filled.notified() => {
                     let (own, has_overflowed) = {
                         let mut client = self.client.lock();
@@ -457,6 +484,7 @@ pub(super) async fn write_worker(mut socket: OwnedWriteHalf, mut frames: mpsc::R
 
 #[cfg(test)]
 mod tests {
+    use cuda_lease::wire::FRAME_LIMIT;
     use tokio::net::UnixStream;
 
     use super::*;
@@ -476,8 +504,8 @@ mod tests {
         for (own, of_client) in [(None, 0), (None, 16 << 10), (Some(1 << 20), 64 << 10)] {
             let (lane, _to_worker) = Lane::new(1, 0..=u16::MAX);
             let (socket, mut worker) = UnixStream::pair().unwrap();
-            let (sender, mut batches) = mpsc::channel(BATCHES);
-            *lane.client.lock() = Client { frames: Some(sender), ..Client::default() };
+            let (frames, mut batches) = to_client();
+            *lane.client.lock() = Client { frames: Some(frames), ..Client::default() };
             let (socket, _) = socket.into_split();
             let mut out = Vec::new();
             for (number, bytes) in own.into_iter().map(|own| (0, own)).chain([(1, of_client)]) {
@@ -487,7 +515,7 @@ mod tests {
                 let mut kept = Vec::new();
                 for _ in 0..20 {
                     worker.write_all(&out).await.unwrap();
-                    kept.push(batches.recv().await.unwrap());
+                    kept.push(batches.recv().await.unwrap().0);
                 }
                 drop(worker);
                 kept
@@ -495,6 +523,39 @@ mod tests {
             let take = |frame: &Frame<'_>| frame.header.sequence == 0;
             let ((), kept) = tokio::join!(lane.read_worker(socket, take), write);
             assert!(!kept.into_iter().any(keeps_much), "{own:?}, {of_client}");
+        }
+    }
+
+    /// A hostile worker writes the largest frames, and its client takes none for a while.
+    #[tokio::test]
+    async fn batches_for_the_client_keep_bounded_memory() {
+        const FRAMES: usize = 64;
+        for bytes in [READ - 100, FRAME_LIMIT as usize] {
+            let (lane, _to_worker) = Lane::new(1, 0..=u16::MAX);
+            let (socket, mut worker) = UnixStream::pair().unwrap();
+            let (frames, mut batches) = to_client();
+            *lane.client.lock() = Client { frames: Some(frames), ..Client::default() };
+            let mut frame = Vec::new();
+            put_frame(&mut frame, Ack::OPCODE, 0, 1, |out| out.resize(out.len() + bytes, 1));
+            let write = async {
+                for _ in 0..FRAMES {
+                    worker.write_all(&frame).await.unwrap();
+                }
+                drop(worker);
+            };
+            let take = async {
+                let mut taken = 0;
+                while taken < FRAMES * frame.len() {
+                    for _ in 0..10_000 {
+                        tokio::task::yield_now().await;
+                    }
+                    let waiting = std::iter::from_fn(|| batches.try_recv().ok());
+                    let sum = waiting.map(|(batch, _)| batch.len()).sum::<usize>();
+                    assert!(sum as u64 <= BATCH_BYTES, "{sum} bytes wait");
+                    taken += sum;
+                }
+            };
+            tokio::join!(lane.read_worker(socket.into_split().0, |_| false), write, take);
         }
     }
 
