@@ -59,6 +59,12 @@ fn many_modifiers() {
     assert!(load(&text).unwrap_err().contains("MAX_MODIFIERS"));
 }
 
+#[test]
+fn a_line_of_white_space_and_number_signs() {
+    let (blank, signs) = (" ".repeat(50 * MANY), "#".repeat(50 * MANY));
+    assert!(load(&format!("{HEAD}{blank}x{signs}")).unwrap_err().contains("found `x`"));
+}
+
 /// Runs one warp.
 fn run(
     declared: &str,
