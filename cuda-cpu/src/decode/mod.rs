@@ -80,7 +80,8 @@ pub(crate) fn decode(
     reachable: &FxHashSet<u32>,
     layout: &Layout,
 ) -> Result<Code, LoadError> {
-    let mut code = Code { sources: Sources::new(&module.files), ..Code::default() };
+    let (sources, constants) = (Sources::new(&module.files), layout.constants(module));
+    let mut code = Code { sources, constants, ..Code::default() };
     let mut problems = Problems::default();
     for (index, function) in (0..).zip(&module.functions) {
         let mut decoded = FunctionCode { name: function.name.clone(), ..FunctionCode::default() };

@@ -103,6 +103,26 @@ fn names_of_variables_are_generic_addresses_of_barriers_and_matrices() {
     assert_eq!(run(&matrix.replace("shl.b32 c, b, 2", "and.b32 c, b, 15; shl.b32 c, c, 2")), 41);
 }
 
+#[test]
+fn constants_are_in_a_space_of_their_own() {
+    let h = Host::new(
+        ".version 9.1\n.target sm_90a\n.address_size 64
+.const .b32 first; .global .b32 middle; .const .b32 last[2]; .global .b32 spaces;
+.visible .entry k() {
+.reg .b64 a; .reg .b32 n, bit; .reg .pred p; mov.b32 n, 0;
+mov.b64 a, first; isspacep.const p, a; selp.b32 bit, 1, 0, p; or.b32 n, n, bit;
+mov.b64 a, middle; isspacep.const p, a; selp.b32 bit, 2, 0, p; or.b32 n, n, bit;
+isspacep.global p, a; selp.b32 bit, 4, 0, p; or.b32 n, n, bit;
+mov.b64 a, last; add.u64 a, a, 7; isspacep.const p, a; selp.b32 bit, 8, 0, p; or.b32 n, n, bit;
+isspacep.global p, a; selp.b32 bit, 16, 0, p; or.b32 n, n, bit;
+add.u64 a, a, 1; isspacep.const p, a; selp.b32 bit, 32, 0, p; or.b32 n, n, bit;
+st.global.b32 [spaces], n; ret; }\n",
+    );
+    h.run("k", 1, 1, args![]);
+    let (spaces, _) = h.program.variable("spaces").unwrap();
+    assert_eq!(h.download::<u32>(spaces, 1), [1 | 4 | 8]);
+}
+
 /// The parameters. A write to this memory ends the process.
 #[repr(align(16))]
 struct ReadOnly([u8; 16]);

@@ -65,6 +65,16 @@ fn a_line_of_white_space_and_number_signs() {
     assert!(load(&format!("{HEAD}{blank}x{signs}")).unwrap_err().contains("found `x`"));
 }
 
+#[test]
+fn many_constants_and_many_tests_of_the_space() {
+    let constants = each(|i| format!(".const .b8 c{i};\n"));
+    let tests = "isspacep.const p, a;\n".repeat(MANY);
+    let before = resident();
+    let text = format!("{HEAD}{constants}.entry k() {{ .reg .b64 a; .reg .pred p; {tests} ret; }}");
+    assert_eq!(load(&text), Ok(()));
+    assert!(resident() < before + (1 << 30), "{before} {}", resident());
+}
+
 /// Runs one warp.
 fn run(
     declared: &str,
