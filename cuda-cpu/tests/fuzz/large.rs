@@ -60,6 +60,13 @@ fn many_modifiers() {
 }
 
 #[test]
+fn many_registers_of_the_module_and_many_functions() {
+    let registers = each(|i| format!(".reg .b32 a{i}, b{i}<9>;\n"));
+    let functions = each(|i| format!(".func f{i}() {{ add.u32 a{i}, a{i}, b{i}8; }}\n"));
+    assert_eq!(load(&format!("{HEAD}{registers}{functions}.entry k() {{ ret; }}")), Ok(()));
+}
+
+#[test]
 fn a_line_of_white_space_and_number_signs() {
     let (blank, signs) = (" ".repeat(50 * MANY), "#".repeat(50 * MANY));
     assert!(load(&format!("{HEAD}{blank}x{signs}")).unwrap_err().contains("found `x`"));
