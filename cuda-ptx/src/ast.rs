@@ -160,8 +160,9 @@ pub struct Param {
 /// The body of a function.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Body {
-    /// The registers of all scopes. Register parameters come first. Of a range such as `.reg .b32 %r<100>`, only the
-    /// registers that occur are listed. The type of an access is that of the instruction, not the declared type.
+    /// The registers of all scopes. Register parameters come first. Of a range such as `.reg .b32 %r<100>`, and of
+    /// module scope, only the registers that occur are listed. The type of an access is that of the instruction, not
+    /// the declared type.
     pub registers: Vec<Register>,
     /// `.local`, `.shared`, `.param` (call argument) and `.const`/`.global` variables declared inside.
     pub variables: Vec<Variable>,

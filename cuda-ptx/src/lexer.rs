@@ -63,7 +63,7 @@ fn tokenize(text: &str) -> Result<Vec<Token<'_>>, Error> {
 
 /// Returns all tokens of a text of at most `most` bytes.
 fn tokenize_within(text: &str, most: u64) -> Result<Vec<Token<'_>>, Error> {
-    let mut lexer = Lexer { text, at: 0, line: 1, line_start: 0 };
+    let mut lexer = Lexer { text, at: 0, line: 1, line_start: 0, starts_line: true };
     if text.len() as u64 > most {
         return Err(Error::limit("MAX_SOURCE_BYTES", most, &lexer.here()));
     }
@@ -83,6 +83,8 @@ struct Lexer<'a> {
     at: usize,
     line: u32,
     line_start: usize,
+    /// Whether only white space precedes this place in its line.
+    starts_line: bool,
 }
 
 impl<'a> Lexer<'a> {
@@ -103,6 +105,7 @@ impl<'a> Lexer<'a> {
     fn newline(&mut self) {
         self.line += 1;
         self.line_start = self.at;
+        self.starts_line = true;
     }
 
     fn skip_blanks(&mut self) -> Result<(), Error> {
@@ -120,7 +123,7 @@ impl<'a> Lexer<'a> {
                 }
                 b'/' if self.byte(1) == b'*' => self.skip_comment()?,
                 // A line marker of the preprocessor: `# 12 "file"`.
-                b'#' if self.starts_line() => {
+                b'#' if self.starts_line => {
                     self.at += self.rest().find('\n').unwrap_or(self.rest().len());
                 }
                 _ => return Ok(()),
@@ -135,6 +138,7 @@ impl<'a> Lexer<'a> {
             match self.byte(0) {
                 b'*' if self.byte(1) == b'/' => {
                     self.at += 2;
+                    self.starts_line = false;
                     return Ok(());
                 }
                 b'\n' => {
@@ -152,6 +156,7 @@ impl<'a> Lexer<'a> {
     fn token(&mut self) -> Result<Token<'a>, Error> {
         let here = self.here();
         let start = self.at;
+        self.starts_line = false;
         let kind = match self.byte(0) {
             _ if start >= self.text.len() => return Ok(here),
             b'.' if self.byte(1).is_ascii_digit() && !self.follows_name() => self.number(),
@@ -174,11 +179,6 @@ impl<'a> Lexer<'a> {
         self.at
             .checked_sub(1)
             .is_some_and(|before| self.text.as_bytes().get(before).is_some_and(|b| is_name(*b)))
-    }
-
-    /// Whether only white space precedes this place in its line.
-    fn starts_line(&self) -> bool {
-        self.text.get(self.line_start..self.at).is_some_and(|before| before.trim().is_empty())
     }
 
     fn name(&mut self) {
@@ -544,6 +544,14 @@ mod tests {
         assert!(tokenize("a /* b").is_err());
         assert!(tokenize("\"abc\n\"").is_err());
         assert!(tokenize("\"abc\\").is_err());
+    }
+
+    #[test]
+    fn line_markers_are_ignored_at_the_start_of_a_line() {
+        assert_eq!(
+            texts("# 1 x\na\n \t# 2 x\nb # 3\n/* */ # 4\n/*\n*/ #"),
+            ["a", "b", "#", "3", "#", "4", "#", ""]
+        );
     }
 
     #[test]

@@ -48,6 +48,27 @@ fn preamble() {
 }
 
 #[test]
+fn each_function_has_its_own_registers_of_module_scope() {
+    let declared = ".reg .b32 a, %r<9>; .reg .v2 .b64 %q;";
+    let module = module(&format!(
+        "{declared} .func f() {{ add.u32 %r3, a, a; {{ .reg .b64 a; add.u64 a, a, %q.y; }} }}
+        .func g() {{ ret; }} .func h(.param .b32 b) {{ add.u32 a, %r8, a; }}"
+    ));
+    let registers = |i: usize| {
+        let body = module.functions[i].body.as_ref().unwrap();
+        let name = |own: &cuda_ptx::Register| format!("{} {}", own.name, own.ty);
+        body.registers.iter().map(name).collect::<Vec<_>>()
+    };
+    assert_eq!(registers(0), ["%r3 b32", "a b32", "a b64", "%q.x b64", "%q.y b64"]);
+    assert_eq!(registers(1), [""; 0]);
+    assert_eq!(registers(2), ["a b32", "%r8 b32"]);
+    for text in [".reg .b64 a;", ".reg .b64 %r8;", ".reg .b64 %r<3>;", ".func f(.reg .b32 a) { }"] {
+        let error = refused(&format!("{declared}\n{text}"));
+        assert_eq!((error.kind, error.line), (ErrorKind::Duplicate { first_line: 4 }, 5), "{text}");
+    }
+}
+
+#[test]
 fn vector_register_declares_one_register_per_element() {
     let vectors = ".reg .v4 .f32 %v, %w<2>; .reg .v2 .u64 %q;";
     let body = body(&format!(

@@ -56,8 +56,7 @@ pub(crate) struct Problems {
 impl Problems {
     pub(crate) fn add(&mut self, mut problem: LoadProblem) {
         self.count += 1;
-        // Without a limit, a thousand problems could each repeat a name as long as the PTX.
-        [&mut problem.function, &mut problem.instruction].into_iter().for_each(shorten);
+        problem.instruction = shortened(&problem.instruction);
         let key = (problem.instruction.clone(), problem.reason.clone());
         if let Some(&index) = self.known.get(&key) {
             self.all[index].occurrences += 1;
@@ -74,12 +73,11 @@ impl Problems {
     }
 }
 
-fn shorten(name: &mut String) {
-    if name.len() > MAX_NAME_BYTES {
-        name.truncate(text_prefix(name, MAX_NAME_BYTES).len());
-        name.push_str("..");
-        name.shrink_to_fit();
-    }
+/// Returns a name for a problem. A thousand problems could otherwise each repeat a name as long as the PTX.
+pub(super) fn shortened(name: &str) -> String {
+    let prefix = text_prefix(name, MAX_NAME_BYTES);
+    let end = if prefix.len() < name.len() { ".." } else { "" };
+    format!("{prefix}{end}")
 }
 
 impl LoadError {

@@ -1,5 +1,7 @@
 //! Addresses of variables in global, constant and shared memory, and their names for faults.
 
+use std::ops::Range;
+
 use cuda_ptx::{Function, Init, InitValue, Module, Space, Symbol, Variable};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -58,6 +60,14 @@ impl Layout {
         let placed = module.variables.iter().zip(&self.module);
         let global = placed.filter(|(v, _)| v.space != Space::Shared);
         global.filter_map(|(v, at)| Some((v.name.clone(), (*at)?, v.size.unwrap_or(0)))).collect()
+    }
+
+    /// Returns the address ranges of the module's constants.
+    pub(crate) fn constants(&self, module: &Module) -> Vec<Range<u64>> {
+        let placed = module.variables.iter().zip(&self.module);
+        let constants = placed.filter(|(v, _)| v.space == Space::Const);
+        let range = |at: u64, v: &Variable| at..at.saturating_add(v.size.unwrap_or(0));
+        constants.filter_map(|(v, at)| Some(range((*at)?, v))).collect()
     }
 
     /// Returns the static shared memory of a kernel in bytes. Dynamic shared memory starts there.

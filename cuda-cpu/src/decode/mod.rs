@@ -47,8 +47,8 @@ use crate::machine::debug_info::Sources;
 use crate::machine::presets;
 use crate::machine::presets::Lifetime;
 
-use error::Problems;
 pub use error::{LoadError, LoadProblem};
+use error::{Problems, shortened};
 pub(crate) use layout::Layout;
 
 /// Returns the entries and all functions that they may call.
@@ -80,7 +80,8 @@ pub(crate) fn decode(
     reachable: &FxHashSet<u32>,
     layout: &Layout,
 ) -> Result<Code, LoadError> {
-    let mut code = Code { sources: Sources::new(&module.files), ..Code::default() };
+    let (sources, constants) = (Sources::new(&module.files), layout.constants(module));
+    let mut code = Code { sources, constants, ..Code::default() };
     let mut problems = Problems::default();
     for (index, function) in (0..).zip(&module.functions) {
         let mut decoded = FunctionCode { name: function.name.clone(), ..FunctionCode::default() };
@@ -207,7 +208,7 @@ fn problem(
     reason: Cow<'static, str>,
 ) -> error::LoadProblem {
     error::LoadProblem {
-        function: function.name.clone(),
+        function: shortened(&function.name),
         instruction: ins.name().to_string(),
         line: ins.line,
         column: ins.column,
@@ -217,10 +218,10 @@ fn problem(
 }
 
 fn of_function(function: &Function, reason: Problem) -> error::LoadProblem {
-    let name = || function.name.clone();
+    let name = shortened(&function.name);
     error::LoadProblem {
-        function: name(),
-        instruction: name(),
+        function: name.clone(),
+        instruction: name,
         line: function.line,
         column: 1,
         reason: reason.into(),

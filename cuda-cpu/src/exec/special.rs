@@ -46,31 +46,23 @@ pub(crate) fn add_window(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
 
 /// The code of constant space in the `imm` of [`is_in_space`]. Constants are in global memory.
 pub(crate) const IN_CONSTANT: u64 = 4;
-/// The bit of that `imm` where the number of `extra` words with constant ranges starts.
-pub(crate) const CONSTANTS_AT: u32 = 8;
 
 /// `isspacep`: tests whether a generic address is in the space with the code in `imm`.
 pub(crate) fn is_in_space(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
-    let wanted = op.imm & ((1 << CONSTANTS_AT) - 1);
+    let is_constant = |address| ctx.code.constants.iter().any(|range| range.contains(&address));
     let mut result = 0;
     for (lane, address) in ctx.read::<u64>(op.a).into_iter().enumerate() {
         let space = match generic(address).0 {
-            FaultSpace::Global if is_constant(ctx, op, address) => IN_CONSTANT,
+            FaultSpace::Global if is_constant(address) => IN_CONSTANT,
             FaultSpace::Global => 0,
             FaultSpace::Shared => 1,
             FaultSpace::Local => 2,
             FaultSpace::Param => 3,
         };
-        result |= u32::from(space == wanted) << lane;
+        result |= u32::from(space == op.imm) << lane;
     }
     ctx.set_pred(op.d, ctx.mask, result);
     Flow::Next
-}
-
-fn is_constant(ctx: &Ctx<'_>, op: &Op, address: u64) -> bool {
-    let words = (op.imm >> CONSTANTS_AT) as usize;
-    let at = |i: usize| u64::from(ctx.extra(op, i).0) | u64::from(ctx.extra(op, i + 1).0) << 32;
-    (0..words).step_by(4).any(|i| (at(i)..at(i + 2)).contains(&address))
 }
 
 /// `stackrestore`: resets the end of local memory, in `d`, to `a`. `b` is the lowest valid value.

@@ -183,8 +183,9 @@ impl LaunchDims {
         if !fits(self.grid, MAX_GRID) {
             return Err(Invalid::Grid(self.grid));
         }
-        let threads: u64 = self.block.iter().map(|&d| u64::from(d)).product();
-        if !fits(self.block, MAX_BLOCK) || threads > u64::from(MAX_BLOCK_THREADS) {
+        // Of dimensions that do not fit, the product may exceed 64 bits.
+        let threads = || self.block.iter().map(|&d| u64::from(d)).product::<u64>();
+        if !fits(self.block, MAX_BLOCK) || threads() > u64::from(MAX_BLOCK_THREADS) {
             return Err(Invalid::Block(self.block));
         }
         Ok(())

@@ -1,5 +1,7 @@
 //! A decoded program: instructions with their handlers, and functions. It is immutable, and all workers share it.
 
+use std::ops::Range;
+
 use super::async_copies::Update;
 use super::ctx::Ctx;
 use super::debug_info::{Sources, VariableNames};
@@ -81,6 +83,8 @@ pub(crate) struct Code {
     pub(crate) suspensions: Vec<u32>,
     /// For each asynchronous reduction, its function and the size of its operand in bytes.
     pub(crate) updates: Vec<(Update, u32)>,
+    /// Addresses of the module's constants, which are in global memory.
+    pub(crate) constants: Vec<Range<u64>>,
     /// Number of allocation caches that the memory instructions use.
     pub(crate) caches: u32,
     /// Metadata of each op for observers.

@@ -42,14 +42,14 @@ pub(crate) fn run(
             Builtin::Free => free(ctx, lane, argument(0))?,
         };
         if let Some(target) = call.results.first() {
-            warp.set_passed(at.call, target, lane, result);
+            warp.set_passed(at.call, target, lane, &result.to_le_bytes());
         }
     }
     Ok(())
 }
 
 fn word(warp: &Warp, call: u32, passed: &crate::isa::operand::Passed, lane: usize) -> u64 {
-    let (bytes, _) = warp.passed(call, passed, lane);
+    let bytes = warp.passed(call, passed, lane);
     bytes.iter().take(8).rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }
 

@@ -214,7 +214,7 @@ impl Runner<'_> {
 /// Returns the end of the local memory of these lanes: the maximum of their `alloca` registers.
 pub(crate) fn top(warp: &Warp, at: Fragment, register: Slot) -> u32 {
     let register = Passed::Register(register, Class::W32);
-    let of = |lane| match *warp.passed(at.call, &register, lane).0 {
+    let of = |lane| match warp.passed(at.call, &register, lane)[..] {
         [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
         _ => 0,
     };

@@ -242,38 +242,42 @@ impl Warp {
     pub(crate) fn pass(&mut self, lanes: u32, from: (u32, &[Passed]), to: (u32, &[Passed])) {
         for (source, target) in from.1.iter().zip(to.1) {
             for lane in lanes_of(lanes) {
-                let (value, _) = self.passed(from.0, source, lane);
-                let bytes: SmallVec<[u8; 64]> = SmallVec::from_slice(value);
-                let (place, size) = self.place(to.0, target, lane);
-                let n = size.min(bytes.len());
-                let file = match target {
-                    Passed::Local(..) => self.local.bytes_mut(),
-                    Passed::Register(..) => self.registers.bytes_mut(),
-                };
-                file[place..place + n].copy_from_slice(&bytes[..n]);
+                let value = self.passed(from.0, source, lane);
+                self.set_passed(to.0, target, lane, &value);
             }
         }
     }
 
-    /// Returns the bytes of one lane's argument or result, and its size.
-    pub(crate) fn passed(&self, call: u32, passed: &Passed, lane: usize) -> (&[u8], usize) {
+    /// Returns the bytes of one lane's argument or result. A predicate has the bytes of 0 or 1.
+    pub(crate) fn passed(&self, call: u32, passed: &Passed, lane: usize) -> SmallVec<[u8; 64]> {
         let (place, size) = self.place(call, passed, lane);
-        let file = match passed {
-            Passed::Local(..) => self.local.bytes(),
-            Passed::Register(..) => self.registers.bytes(),
+        let bytes = match passed {
+            Passed::Local(..) => &self.local.bytes()[place..place + size],
+            Passed::Register(..) => &self.registers.bytes()[place..place + size],
         };
-        (&file[place..place + size], size)
+        match passed {
+            Passed::Register(_, Class::Pred) => {
+                SmallVec::from_slice(&[bytes[lane / 8] >> (lane % 8) & 1, 0, 0, 0])
+            }
+            _ => SmallVec::from_slice(bytes),
+        }
     }
 
-    /// Writes one lane's argument or result.
-    pub(crate) fn set_passed(&mut self, call: u32, passed: &Passed, lane: usize, value: u64) {
+    /// Writes the bytes of one lane's argument or result. If its size is another one, writes the smaller number.
+    pub(crate) fn set_passed(&mut self, call: u32, passed: &Passed, lane: usize, value: &[u8]) {
         let (place, size) = self.place(call, passed, lane);
-        let n = size.min(8);
-        let file = match passed {
-            Passed::Local(..) => self.local.bytes_mut(),
-            Passed::Register(..) => self.registers.bytes_mut(),
+        let bytes = match passed {
+            Passed::Local(..) => &mut self.local.bytes_mut()[place..place + size],
+            Passed::Register(..) => &mut self.registers.bytes_mut()[place..place + size],
         };
-        file[place..place + n].copy_from_slice(&value.to_le_bytes()[..n]);
+        if let Passed::Register(_, Class::Pred) = passed {
+            let holds = value.iter().any(|byte| *byte != 0);
+            let others = bytes[lane / 8] & !(1 << (lane % 8));
+            bytes[lane / 8] = others | u8::from(holds) << (lane % 8);
+            return;
+        }
+        let n = size.min(value.len());
+        bytes[..n].copy_from_slice(&value[..n]);
     }
 
     fn place(&self, call: u32, passed: &Passed, lane: usize) -> (usize, usize) {
@@ -283,6 +287,8 @@ impl Warp {
                 let start = lane * self.local_size as usize + (record.local + at) as usize;
                 (start, size as usize)
             }
+            // One word has the bits of all lanes.
+            Passed::Register(slot, Class::Pred) => ((record.frame + slot.0) as usize, 4),
             Passed::Register(slot, class) => {
                 let size = if class == Class::W64 { 8 } else { 4 };
                 ((record.frame + slot.0) as usize + lane * size, size)

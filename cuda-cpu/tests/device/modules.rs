@@ -33,3 +33,15 @@ fn occupancy_is_limited_by_the_declared_block() {
     assert_eq!(limits(".reqntid 65536, 65536"), (1024, 1024));
     assert_eq!(limits(".maxntid 0"), (1, 1));
 }
+
+/// A quadratic search for the kernels would take minutes.
+#[test]
+fn module_of_many_kernels_is_loaded() {
+    let d = Device::new(1);
+    let kernels: String = (0..200_000).map(|i| format!(".entry k{i:06}() {{ ret; }}\n")).collect();
+    let header = ".version 7.0\n.target sm_70\n.address_size 64\n";
+    d.client.load(ModuleId(2), &format!("{header}{kernels}"));
+    let function = FunctionId { module: ModuleId(2), entry: 199_999 };
+    let asked = Request::Occupancy { function, config: LaunchConfig::new(1, 32) };
+    assert!(d.client.ask(asked).is_ok());
+}

@@ -125,6 +125,8 @@ fn invalid_launches() {
         |grid: u32, block: u32| invalid(h.launch("store_at", grid, block, args![x, 0i64, 1u32]));
     assert!(matches!(run(0, 1), Invalid::Grid(_)));
     assert!(matches!(run(1, 1025), Invalid::Block(_)));
+    let many = h.launch("store_at", 1, (u32::MAX, u32::MAX, u32::MAX), args![x, 0i64, 1u32]);
+    assert!(matches!(invalid(many), Invalid::Block(_)));
     let shared = h.launch_shared("store_at", 1, 1, 228 << 10, args![x, 0i64, 1u32]);
     assert!(matches!(invalid(shared), Invalid::Shared { .. }));
 }

@@ -215,3 +215,32 @@ fn call_must_match_the_function() {
         assert!(error.contains(found), "{call}: {error}");
     }
 }
+
+#[test]
+fn functions_take_and_return_predicates() {
+    let h = Host::new(
+        ".version 8.0\n.target sm_80\n.address_size 64
+        .func (.reg .pred %o) both(.reg .pred %a, .reg .pred %b) { and.pred %o, %a, %b; ret; }
+        .visible .entry k(.param .u64 a) {
+            .reg .b64 %a; .reg .b32 %t, %r; .reg .pred %q, %p<4>;
+            ld.param.u64 %a, [a]; mov.u32 %t, %tid.x; mov.b32 %r, 0;
+            setp.lt.u32 %p0, %t, 60; setp.gt.u32 %p1, %t, 1; setp.eq.u32 %q, %t, 5;
+            mov.pred %p2, 0; mov.pred %p3, 1;
+            @%q bra L;
+            call (%p2), both, (%p0, %p1);
+            @%p3 call (%p3), both, (%p2, 1);
+            L: @%p2 or.b32 %r, %r, 1; @%p3 or.b32 %r, %r, 2; @%p1 or.b32 %r, %r, 4;
+            mad.wide.u32 %a, %t, 4, %a; st.global.b32 [%a], %r;
+            ret;
+        }",
+    );
+    let a = h.zeros::<u32>(64);
+    h.run("k", 1, 64, args![a]);
+    let wanted = (0..64).map(|t| match t {
+        5 => 6,
+        0 | 1 => 0,
+        60.. => 4,
+        _ => 7,
+    });
+    assert_eq!(h.download::<u32>(a, 64), wanted.collect::<Vec<_>>());
+}

@@ -1,5 +1,7 @@
 //! Generic accesses whose address is the name of a variable.
 
+use cuda_cpu::{Launch, LaunchDims};
+
 use crate::args;
 use crate::host::Host;
 
@@ -99,4 +101,50 @@ fn names_of_variables_are_generic_addresses_of_barriers_and_matrices() {
         st.shared.u32 [B], 41; bar.sync 0;
         ldmatrix.sync.aligned.m8n8.x1.b16 {a}, [team];";
     assert_eq!(run(&matrix.replace("shl.b32 c, b, 2", "and.b32 c, b, 15; shl.b32 c, c, 2")), 41);
+}
+
+#[test]
+fn constants_are_in_a_space_of_their_own() {
+    let h = Host::new(
+        ".version 9.1\n.target sm_90a\n.address_size 64
+.const .b32 first; .global .b32 middle; .const .b32 last[2]; .global .b32 spaces;
+.visible .entry k() {
+.reg .b64 a; .reg .b32 n, bit; .reg .pred p; mov.b32 n, 0;
+mov.b64 a, first; isspacep.const p, a; selp.b32 bit, 1, 0, p; or.b32 n, n, bit;
+mov.b64 a, middle; isspacep.const p, a; selp.b32 bit, 2, 0, p; or.b32 n, n, bit;
+isspacep.global p, a; selp.b32 bit, 4, 0, p; or.b32 n, n, bit;
+mov.b64 a, last; add.u64 a, a, 7; isspacep.const p, a; selp.b32 bit, 8, 0, p; or.b32 n, n, bit;
+isspacep.global p, a; selp.b32 bit, 16, 0, p; or.b32 n, n, bit;
+add.u64 a, a, 1; isspacep.const p, a; selp.b32 bit, 32, 0, p; or.b32 n, n, bit;
+st.global.b32 [spaces], n; ret; }\n",
+    );
+    h.run("k", 1, 1, args![]);
+    let (spaces, _) = h.program.variable("spaces").unwrap();
+    assert_eq!(h.download::<u32>(spaces, 1), [1 | 4 | 8]);
+}
+
+/// The parameters. A write to this memory ends the process.
+#[repr(align(16))]
+struct ReadOnly([u8; 16]);
+static PARAMETERS: ReadOnly = ReadOnly([7; 16]);
+
+#[test]
+fn atomic_reads_of_parameters_do_not_write_them() {
+    let h = Host::new(
+        ".version 9.1\n.target sm_90a\n.address_size 64
+.global .align 16 .b32 one[4] = {5, 5, 5, 5};
+.global .align 16 .b128 read[32];
+.visible .entry k(.param .align 16 .b8 x[16]) {
+.reg .b64 a, o; .reg .b32 t; .reg .b128 v; .reg .pred p;
+mov.u32 t, %tid.x; and.b32 t, t, 1; setp.eq.u32 p, t, 0;
+mov.b64 a, x; @p mov.b64 a, one;
+ld.relaxed.gpu.b128 v, [a];
+mov.u32 t, %tid.x; mov.b64 a, read; mad.wide.u32 o, t, 16, a; st.b128 [o], v; ret; }\n",
+    );
+    let dims = LaunchDims { grid: [1; 3], block: [32, 1, 1], dynamic_shared: 0 };
+    let launch = Launch::new(dims, &PARAMETERS.0, &|_| {});
+    h.program.launch(&h.memory, 0, &launch).unwrap_or_else(|e| panic!("{e}"));
+    let (read, _) = h.program.variable("read").unwrap();
+    let both = [[5, 0, 0, 0].repeat(4), vec![7; 16]].concat();
+    assert_eq!(h.download::<u8>(read, 512), both.repeat(16));
 }

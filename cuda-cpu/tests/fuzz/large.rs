@@ -59,6 +59,29 @@ fn many_modifiers() {
     assert!(load(&text).unwrap_err().contains("MAX_MODIFIERS"));
 }
 
+#[test]
+fn many_registers_of_the_module_and_many_functions() {
+    let registers = each(|i| format!(".reg .b32 a{i}, b{i}<9>;\n"));
+    let functions = each(|i| format!(".func f{i}() {{ add.u32 a{i}, a{i}, b{i}8; }}\n"));
+    assert_eq!(load(&format!("{HEAD}{registers}{functions}.entry k() {{ ret; }}")), Ok(()));
+}
+
+#[test]
+fn a_line_of_white_space_and_number_signs() {
+    let (blank, signs) = (" ".repeat(50 * MANY), "#".repeat(50 * MANY));
+    assert!(load(&format!("{HEAD}{blank}x{signs}")).unwrap_err().contains("found `x`"));
+}
+
+#[test]
+fn many_constants_and_many_tests_of_the_space() {
+    let constants = each(|i| format!(".const .b8 c{i};\n"));
+    let tests = "isspacep.const p, a;\n".repeat(MANY);
+    let before = resident();
+    let text = format!("{HEAD}{constants}.entry k() {{ .reg .b64 a; .reg .pred p; {tests} ret; }}");
+    assert_eq!(load(&text), Ok(()));
+    assert!(resident() < before + (1 << 30), "{before} {}", resident());
+}
+
 /// Runs one warp.
 fn run(
     declared: &str,

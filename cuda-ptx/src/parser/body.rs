@@ -11,7 +11,7 @@ use crate::parser::directive::{location, pragma, skip_section, space, used_bytes
 use crate::parser::expression::{constant, constant_integer, offset, starts_constant};
 use crate::parser::header::{Header, NamedParam, bare, param_list};
 use crate::parser::names::{
-    Binding, Globals, Labeled, Labels, RegisterType, Scopes, declared_registers,
+    Binding, Globals, Labeled, Labels, RegisterType, Scope, Scopes, declared_registers,
 };
 use crate::parser::variable::{DeclaredType, DeclaredVariable, RawInit, declared_type, variables};
 use crate::special::Special;
@@ -23,6 +23,16 @@ pub(crate) struct DeclaredRegister<'a> {
     ty: RegisterType,
     /// The number of registers of a range such as `%r<10>`.
     count: Option<u64>,
+}
+
+impl<'a> DeclaredRegister<'a> {
+    /// Declares it in module scope.
+    pub(crate) fn declare(&self, module: &mut Scope<'a>) -> Result<(), Error> {
+        match self.count {
+            Some(count) => module.declare_range(&self.name, count, self.ty),
+            None => module.declare_register(&self.name, self.ty),
+        }
+    }
 }
 
 /// Parses `.reg .b32 %a, %r<10>;` after the directive.
@@ -58,7 +68,7 @@ pub(crate) fn registers<'a>(cur: &mut Cursor<'a>) -> Result<Vec<DeclaredRegister
 pub(crate) struct BodyParser<'p, 'a> {
     cur: &'p mut Cursor<'a>,
     globals: &'p Globals<'a>,
-    scopes: Scopes<'a>,
+    scopes: Scopes<'p, 'a>,
     labels: Labels<'a>,
     body: Body,
 }
@@ -77,14 +87,13 @@ impl<'p, 'a> BodyParser<'p, 'a> {
     pub(crate) fn parse(
         cur: &'p mut Cursor<'a>,
         globals: &'p Globals<'a>,
-        module_registers: &[DeclaredRegister<'a>],
+        module_registers: &'p Scope<'a>,
         header: &Header<'a>,
     ) -> Result<Body, Error> {
         let labels = Labels::scan(cur)?;
-        let (scopes, body) = (Scopes::default(), Body::default());
+        let (scopes, body) = (Scopes::new(module_registers), Body::default());
         let mut parser = Self { cur, globals, scopes, labels, body };
         parser.parameters(header)?;
-        module_registers.iter().try_for_each(|register| parser.declare(register))?;
         parser.statement()?;
         while parser.scopes.depth() > 1 {
             parser.statement()?;

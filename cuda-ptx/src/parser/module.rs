@@ -6,10 +6,10 @@ use crate::ast::{AddressBase, Body, Function, InitValue, Module, Operand, Param,
 use crate::error::{Error, ErrorKind};
 use crate::lexer::{Cursor, Kind, Token};
 use crate::limits;
-use crate::parser::body::{BodyParser, DeclaredRegister, registers};
+use crate::parser::body::{BodyParser, registers};
 use crate::parser::directive::{file, linkage, location, pragma, skip_section, space};
 use crate::parser::header::{Header, NamedParam, Unknown};
-use crate::parser::names::Globals;
+use crate::parser::names::{Globals, Scope};
 use crate::parser::variable::{DeclaredVariable, RawInit, variables};
 use crate::words::Space;
 
@@ -26,7 +26,7 @@ pub(crate) fn parse_module(text: &str) -> Result<Module, Error> {
         globals,
         pending: Vec::new(),
         aliases: Aliases::new(),
-        registers: Vec::new(),
+        registers: Scope::default(),
     };
     while !parser.cur.at_end() {
         parser.item()?;
@@ -42,7 +42,7 @@ struct ModuleParser<'a> {
     pending: Vec<(usize, Vec<RawInit<'a>>)>,
     aliases: Aliases,
     /// Registers of module scope. Each function has its own.
-    registers: Vec<DeclaredRegister<'a>>,
+    registers: Scope<'a>,
 }
 
 impl<'a> ModuleParser<'a> {
@@ -59,7 +59,10 @@ impl<'a> ModuleParser<'a> {
             ".section" => skip_section(&mut self.cur)?,
             ".pragma" => _ = pragma(&mut self.cur)?,
             ".alias" => self.alias()?,
-            ".reg" => self.registers.extend(registers(&mut self.cur)?),
+            ".reg" => {
+                let declared = registers(&mut self.cur)?;
+                declared.iter().try_for_each(|register| register.declare(&mut self.registers))?;
+            }
             ".tex" => self.variables(Space::Global, external)?,
             ";" => {}
             ".param" => return Err(Error::expected("a directive of module scope", &token)),

@@ -86,18 +86,24 @@ pub(crate) struct RegisterType {
 
 /// The open scopes of a function, innermost last. Names of inner scopes hide those of outer ones.
 ///
-/// `.reg .b32 %r<1000>;` declares a thousand registers in a few characters. Only registers that are used become
-/// registers of the body, so memory use is proportional to the length of the text.
+/// `.reg .b32 %r<1000>;` declares a thousand registers in a few characters, and each function has its own registers of
+/// module scope. Only those that are used become registers of the body, so memory use is proportional to the length of
+/// the text.
 #[derive(Default)]
-pub(crate) struct Scopes<'a> {
+pub(crate) struct Scopes<'p, 'a> {
+    /// The registers of module scope, around all open scopes.
+    module: Option<&'p Scope<'a>>,
     open: Vec<Scope<'a>>,
 }
 
+/// The names that a block, a function or the module declares.
 #[derive(Default)]
-struct Scope<'a> {
+pub(crate) struct Scope<'a> {
     /// The id of the block, which labels belong to.
     block: usize,
     names: HashMap<&'a str, Bound>,
+    /// Single registers of module scope.
+    registers: HashMap<&'a str, Range>,
     /// Ranges such as `%r<10>`, by their prefix `%r`.
     ranges: HashMap<&'a str, Range>,
     /// All declared names, a range by its first name. Used to detect overlaps with new ranges.
@@ -110,6 +116,7 @@ struct Bound {
     line: u32,
 }
 
+/// Registers that are not yet registers of a body.
 #[derive(Clone, Copy)]
 struct Range {
     ty: RegisterType,
@@ -117,7 +124,12 @@ struct Range {
     line: u32,
 }
 
-impl<'a> Scopes<'a> {
+impl<'p, 'a> Scopes<'p, 'a> {
+    /// Creates the scopes of a function in a module with these registers.
+    pub(crate) fn new(module: &'p Scope<'a>) -> Self {
+        Self { module: Some(module), open: Vec::new() }
+    }
+
     pub(crate) fn open(&mut self, block: usize) {
         self.open.push(Scope { block, ..Scope::default() });
     }
@@ -142,8 +154,11 @@ impl<'a> Scopes<'a> {
 
     /// Declares one name in the innermost scope.
     pub(crate) fn declare(&mut self, name: &Token<'a>, binding: Binding) -> Result<(), Error> {
+        let of_function = self.open.len() == 1;
         let Some(scope) = self.open.last_mut() else { return Ok(()) };
-        if let Some(first_line) = scope.line_of(name.text) {
+        let around = self.module.filter(|_| of_function);
+        let before = around.and_then(|module| module.line_of(name.text));
+        if let Some(first_line) = before.or_else(|| scope.line_of(name.text)) {
             return Err(Error::at(name, ErrorKind::Duplicate { first_line }));
         }
         scope.declared.insert(name.text.to_owned());
@@ -159,24 +174,55 @@ impl<'a> Scopes<'a> {
         ty: RegisterType,
     ) -> Result<(), Error> {
         let Some(scope) = self.open.last_mut() else { return Ok(()) };
-        if count == 0 {
-            return Ok(());
-        }
-        if let Some(first_line) = scope.overlap(prefix.text, count) {
-            return Err(Error::at(prefix, ErrorKind::Duplicate { first_line }));
-        }
-        scope.declared.insert(format!("{}0", prefix.text));
-        scope.ranges.insert(prefix.text, Range { ty, count, line: prefix.line });
-        Ok(())
+        scope.declare_range(prefix, count, ty)
     }
 
-    /// Resolves `name` in this scope. A register of a range is added to `registers` at its first use.
+    /// Resolves `name` in this scope. A register of a range or of module scope is added to `registers` at its first
+    /// use.
     pub(crate) fn find(&mut self, name: &'a str, registers: &mut Vec<Register>) -> Option<Binding> {
-        self.open.iter_mut().rev().find_map(|scope| scope.find(name, registers))
+        let found = self.open.iter_mut().rev().find_map(|scope| scope.find(name, registers));
+        found.or_else(|| {
+            let Range { ty, line, .. } = self.module?.range_of(name)?;
+            let binding = declared_registers(name, ty, registers);
+            self.open.first_mut()?.names.insert(name, Bound { binding, line });
+            Some(binding)
+        })
     }
 }
 
 impl<'a> Scope<'a> {
+    /// Declares a register of module scope.
+    pub(crate) fn declare_register(
+        &mut self,
+        name: &Token<'a>,
+        ty: RegisterType,
+    ) -> Result<(), Error> {
+        if let Some(first_line) = self.line_of(name.text) {
+            return Err(Error::at(name, ErrorKind::Duplicate { first_line }));
+        }
+        self.declared.insert(name.text.to_owned());
+        self.registers.insert(name.text, Range { ty, count: 1, line: name.line });
+        Ok(())
+    }
+
+    /// Declares `prefix0` to `prefix(count-1)` as registers.
+    pub(crate) fn declare_range(
+        &mut self,
+        prefix: &Token<'a>,
+        count: u64,
+        ty: RegisterType,
+    ) -> Result<(), Error> {
+        if count == 0 {
+            return Ok(());
+        }
+        if let Some(first_line) = self.overlap(prefix.text, count) {
+            return Err(Error::at(prefix, ErrorKind::Duplicate { first_line }));
+        }
+        self.declared.insert(format!("{}0", prefix.text));
+        self.ranges.insert(prefix.text, Range { ty, count, line: prefix.line });
+        Ok(())
+    }
+
     fn find(&mut self, name: &'a str, registers: &mut Vec<Register>) -> Option<Binding> {
         if let Some(bound) = self.names.get(name) {
             return Some(bound.binding);
@@ -187,8 +233,12 @@ impl<'a> Scope<'a> {
         Some(binding)
     }
 
-    /// Returns the range that declares `name`. `%r12` can be number 12 of `%r<20>` or number 2 of `%r1<5>`.
+    /// Returns the register of module scope or the range that declares `name`. `%r12` can be number 12 of `%r<20>` or
+    /// number 2 of `%r1<5>`.
     fn range_of(&self, name: &str) -> Option<Range> {
+        if let Some(register) = self.registers.get(name) {
+            return Some(*register);
+        }
         if self.ranges.is_empty() {
             return None;
         }
@@ -362,7 +412,7 @@ mod tests {
         Token { kind: Kind::Ident, text, line: 1, column: 1 }
     }
 
-    fn reg(scopes: &mut Scopes<'static>, name: &'static str) -> Option<Binding> {
+    fn reg(scopes: &mut Scopes<'_, 'static>, name: &'static str) -> Option<Binding> {
         let mut registers = vec![Register { name: String::new(), ty: ScalarType::B8 }; 7];
         scopes.find(name, &mut registers)
     }

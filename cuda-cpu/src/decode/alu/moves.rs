@@ -1,6 +1,6 @@
 //! `mov`, `cvta`, `isspacep`, `selp` and `slct`.
 
-use cuda_ptx::{Operand, ScalarType as T, Space, Special, Word as W};
+use cuda_ptx::{Operand, ScalarType as T, Special, Word as W};
 
 use super::compare::bits_kind;
 use super::lanewise::lanewise;
@@ -11,9 +11,9 @@ use crate::decode::memory::wide;
 use crate::exec::alu::select;
 use crate::exec::map::Pick;
 use crate::exec::number::lane::Kind;
-use crate::exec::special::{CONSTANTS_AT, IN_CONSTANT, add_window, is_in_space};
+use crate::exec::special::{IN_CONSTANT, add_window, is_in_space};
 use crate::isa::address::{LOCAL_WINDOW, SHARED_WINDOW};
-use crate::isa::operand::{Class, Slot};
+use crate::isa::operand::Class;
 use crate::machine::code::{Handler, Op};
 
 /// Decodes `mov`: registers, constants, addresses, special registers, packing and unpacking.
@@ -216,25 +216,9 @@ pub(crate) fn isspacep(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), P
         W::Param | W::ParamEntry => 3,
         _ => IN_CONSTANT,
     };
-    if matches!(space, W::Global | W::Const) {
-        let constants = constants(b);
-        op.imm |= (constants.len() as u64) << CONSTANTS_AT;
-        op.extra = b.extras(constants);
-    }
     op.a = b.source(a, Kind::W64)?;
     op.d = b.dest(d, Kind::Pred, false)?;
     b.emit(op)
-}
-
-/// Returns the start and end addresses of the module's constants, which are in global memory. An address takes two
-/// slots, the low half first.
-fn constants(b: &Builder<'_>) -> Vec<Slot> {
-    let all = (0..).zip(&b.module.variables).filter(|(_, v)| v.space == Space::Const);
-    let placed = all.filter_map(|(i, v)| {
-        let at = b.layout.module_address(i)?;
-        Some([at, at.saturating_add(v.size.unwrap_or(0))])
-    });
-    placed.flatten().flat_map(|at| [Slot(at as u32), Slot((at >> 32) as u32)]).collect()
 }
 
 /// `selp.b32 d, a, b, p;`

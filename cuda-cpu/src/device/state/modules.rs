@@ -31,10 +31,11 @@ impl LoadedModule {
         let module = cuda_ptx::parse(text).map_err(invalid)?;
         let loaded = Program::load(&module, memory);
         let program = loaded.map_err(|error| Error::LoadFailed { log: error.to_string() })?;
-        let place = |name: &str| program.entries().iter().position(|entry| entry.name == name);
-        let entries = entries(text)?;
-        let entries = entries.iter().map(|entry| place(&entry.name).unwrap_or(usize::MAX));
-        Ok(Self { entries: entries.collect(), program, memory: memory.clone() })
+        let names = program.entries().iter().map(|entry| entry.name.as_str());
+        let places: FxHashMap<&str, usize> = names.zip(0..).collect();
+        let place = |name: &str| places.get(name).copied().unwrap_or(usize::MAX);
+        let entries = entries(text)?.iter().map(|entry| place(&entry.name)).collect();
+        Ok(Self { entries, program, memory: memory.clone() })
     }
 
     pub(crate) fn program(&self) -> &Program {

@@ -216,11 +216,20 @@ pub(crate) fn atomic<R: Replace>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
         Ok(found) => found,
         Err(flow) => return flow,
     };
+    let params = ctx.spaces.params.as_ptr_range();
     for lane in lanes_of(mask) {
-        let (b, c) = (read(ctx, op.b, lane), read(ctx, third, lane));
+        let (b, c, at) = (read(ctx, op.b, lane), read(ctx, third, lane), found.at[lane]);
         // SAFETY: located, and aligned for 16 bytes, as are all allocations that threads share. A program with this
         // instruction is loaded only if the processor supports the access.
-        let old = unsafe { access::update(found.at[lane], |old| R::replaced(old, b, c)) };
+        let old = unsafe {
+            if params.contains(&at.cast_const()) {
+                // The atomic access is an exchange, also if it only reads. Parameters may be in read-only memory, and
+                // no thread writes them.
+                at.cast::<u128>().read_unaligned()
+            } else {
+                access::update(at, |old| R::replaced(old, b, c))
+            }
+        };
         ctx.set_lane(op.d, lane, old as u64);
         ctx.set_lane(upper(op.d), lane, (old >> 64) as u64);
     }
