@@ -33,6 +33,9 @@ const BULK_WINDOW: usize = 16 << 20;
 /// of the client, because it can report progress all the same.
 const COMMANDS_WINDOW: usize = 64 << 20;
 
+/// The bytes of new graphs that wait. A node keeps no more for a session.
+const NEW_GRAPHS: usize = 256 << 20;
+
 /// Uploads up to this number of bytes travel with their command. Longer ones travel on the bulk lane.
 const SMALL: u64 = 16 << 10;
 
@@ -198,7 +201,7 @@ impl Link {
     /// than `SMALL` bytes. Progress that covers the ticket of a launch is held as with [`upload`](Self::upload).
     ///
     /// # Errors
-    /// The errors of [`upload`](Self::upload).
+    /// The errors of [`upload`](Self::upload), and [`Error::OutOfHostMemory`] if too many bytes of new graphs wait.
     pub(super) fn content<'a>(
         &self,
         ticket: Option<Ticket>,
@@ -210,7 +213,14 @@ impl Link {
         }
         let mut state = self.state.lock();
         state.check()?;
-        ticket.into_iter().for_each(|ticket| state.transfers.add(ticket));
+        match ticket {
+            Some(ticket) => state.transfers.add(ticket),
+            // A node may take none, and report their launches as complete all the same.
+            None if length > NEW_GRAPHS - self.bulk.lock().new_graphs() => {
+                return Err(Error::OutOfHostMemory { requested: length as u64 });
+            }
+            None => {}
+        }
         let transfer = self.next_transfer();
         self.push_bulk(ticket, transfer, Source::Owned(std::mem::take(bytes)), length);
         Ok(Content::Bulk { transfer, bytes: length as u64 })
@@ -470,6 +480,12 @@ fn taken_by(command: &Command<'_>) -> Option<Ticket> {
 }
 
 impl Bulk {
+    /// The bytes of new graphs that wait, at most [`NEW_GRAPHS`].
+    fn new_graphs(&self) -> usize {
+        let new = self.pending.iter().filter(|content| content.ticket.is_none());
+        new.map(|content| content.bytes).sum()
+    }
+
     /// The frames to send next, and the upload that is finished with them.
     fn take(&mut self) -> Option<(Bytes, Option<Ticket>)> {
         if self.outgoing.has_more() {
@@ -597,5 +613,19 @@ mod tests {
         link.bulk.lock().outgoing.acknowledge(last).unwrap();
         while link.take_bulk().is_some() {}
         assert_eq!(link.peek(stream).unwrap(), 32);
+    }
+
+    #[test]
+    fn new_graphs_beyond_what_a_node_keeps_are_refused() {
+        let link = Link::new("node".into(), 1, Arc::new(Ignore));
+        let create = || link.content(None, &mut vec![0; NEW_GRAPHS / 4]).map(drop);
+        assert_eq!([(); 5].map(|()| create().is_ok()), [true, true, true, true, false]);
+        // The program can go on when the node takes them.
+        while link.take_bulk().is_some() {
+            let mut bulk = link.bulk.lock();
+            let last = bulk.outgoing.last();
+            bulk.outgoing.acknowledge(last).unwrap();
+        }
+        create().unwrap();
     }
 }
