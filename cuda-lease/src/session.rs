@@ -200,6 +200,11 @@ impl Outgoing {
         self.in_flight
     }
 
+    /// Returns the sequence number of the last frame that was given out for sending on any connection.
+    pub fn last_sent(&self) -> u64 {
+        self.last_sent
+    }
+
     /// Returns the sequence number of the last frame.
     pub fn last(&self) -> u64 {
         self.next - 1

@@ -185,7 +185,8 @@ unsafe impl Backend for LeaseBackend {
             }
             Work::Graph(GraphLaunch { graph, changes, .. }) => {
                 content = changes_content(changes, host, &self.info.address)?;
-                Step::Graph { graph: *graph, changes: self.link.content(&mut content) }
+                let changes = self.link.content(Some(ticket), &mut content);
+                Step::Graph { graph: *graph, changes: changes.map_err(not_submitted)? }
             }
             work => Step::Work(work.borrowed()),
         };
@@ -220,7 +221,7 @@ unsafe impl Backend for LeaseBackend {
             }
             Control::CreateGraph { id, graph } => {
                 content = nodes_content(&graph, &self.info.address)?;
-                Command::CreateGraph { id, nodes: self.link.content(&mut content) }
+                Command::CreateGraph { id, nodes: self.link.content(None, &mut content)? }
             }
             control => Command::Control(control),
         };

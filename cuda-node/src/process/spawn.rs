@@ -502,9 +502,10 @@ pub(super) fn processor_time_of(pid: u32) -> io::Result<u64> {
 
 /// Fields of `proc_pid_stat(5)`, by the numbers that they have there.
 fn fields_of<const N: usize>(pid: u32, numbers: [usize; N]) -> io::Result<[u64; N]> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let status = std::fs::read(format!("/proc/{pid}/stat"))?;
     let invalid = || io::Error::from(io::ErrorKind::InvalidData);
-    // The name of the program may contain spaces. Two fields end with its bracket.
+    // The process chooses its name, which may be no text, and may contain spaces. Two fields end with its bracket.
+    let status = String::from_utf8_lossy(&status);
     let (_, rest) = status.rsplit_once(')').ok_or_else(invalid)?;
     let mut values = [0; N];
     for (value, number) in values.iter_mut().zip(numbers) {
@@ -512,4 +513,27 @@ fn fields_of<const N: usize>(pid: u32, numbers: [usize; N]) -> io::Result<[u64; 
         *value = field.and_then(|field| field.parse().ok()).ok_or_else(invalid)?;
     }
     Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// A hostile worker chooses its name. The next supervisor has to find it, and to see that it is on its way to its end.
+    #[tokio::test]
+    async fn process_is_found_whatever_its_name_is() {
+        let rename = r"printf ') \377 1' > /proc/$$/comm && echo && read line";
+        let mut shell = Command::new("/bin/sh");
+        let shell = shell.args(["-c", rename]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        shell.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let pid = shell.id();
+        let found =
+            start_of(pid).and_then(|started| Child::take_over(pid, started, Held::default()));
+        assert!(processor_time_of(pid).is_ok());
+        found.unwrap().kill().unwrap();
+        shell.wait().unwrap();
+    }
 }

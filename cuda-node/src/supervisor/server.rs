@@ -396,7 +396,8 @@ impl Node {
 impl Node {
     /// Ends all leases, tells their clients, and frees the address of the node. Blocks the calling thread until the
     /// clients have acknowledged the end, at most half a second, as long again until the tasks of the node have ended,
-    /// and as long again until the audit log is written.
+    /// as long again until the compiled kernels of the workers are kept, and as long again until the audit log is
+    /// written.
     ///
     /// A client whose connection is congested may notice the end only when its connection times out, after 5 seconds.
     /// Dropping the node also ends its leases, without waiting for the clients.
@@ -408,6 +409,7 @@ impl Node {
             _ = tokio::time::timeout(STOP, endpoint.wait_idle()).await;
         });
         thread::scope(|scope| _ = scope.spawn(|| runtime.shutdown_timeout(STOP)).join());
+        self.leases.end_workers(STOP);
         self.leases.log_ends(STOP);
     }
 
@@ -453,6 +455,7 @@ impl Drop for Node {
         if let Some(runtime) = self.runtime.take() {
             // Workers end with their handles. A node may be dropped inside another runtime, so nothing waits here.
             runtime.shutdown_background();
+            self.leases.end_workers(Duration::ZERO);
             self.leases.log_ends(Duration::ZERO);
         }
     }

@@ -33,6 +33,9 @@ const BULK_WINDOW: usize = 16 << 20;
 /// of the client, because it can report progress all the same.
 const COMMANDS_WINDOW: usize = 64 << 20;
 
+/// The bytes of new graphs that wait. A node keeps no more for a session.
+const NEW_GRAPHS: usize = 256 << 20;
+
 /// Uploads up to this number of bytes travel with their command. Longer ones travel on the bulk lane.
 const SMALL: u64 = 16 << 10;
 
@@ -59,8 +62,19 @@ pub(super) struct Link {
 /// The lane of commands.
 pub(super) struct Commands {
     pub(super) outgoing: Outgoing,
-    /// The number of the last ticket that was taken on each stream that is not retired.
-    submitted: FxHashMap<StreamId, u64>,
+    /// The streams that are not retired.
+    submitted: FxHashMap<StreamId, Submitted>,
+}
+
+/// The tickets that were taken on a stream.
+#[derive(Clone, Copy, Default)]
+struct Submitted {
+    /// The number of the last one.
+    last: u64,
+    /// The number of the first one since commands were last given out for sending.
+    first: u64,
+    /// The sequence number of its command.
+    first_sequence: u64,
 }
 
 /// The lane of bulk data.
@@ -71,7 +85,7 @@ pub(super) struct Bulk {
 
 /// An upload whose bytes are not all copied to the lane.
 struct Pending {
-    /// The submission of the upload. `None` for the content of a graph command.
+    /// The submission of the upload. `None` for the content of a new graph.
     ticket: Option<Ticket>,
     transfer: TransferId,
     source: Source,
@@ -127,10 +141,15 @@ impl Link {
         let unsupported = || Error::unsupported(Feature::Control, &self.address);
         let opcode = command.opcode().ok_or_else(unsupported)?;
         let mut commands = self.commands.lock();
+        let sequence = commands.outgoing.push(opcode, |out| command.encode(out));
         if let Some(Ticket { stream, number }) = taken_by(command) {
-            commands.submitted.insert(stream, number);
+            let last_sent = commands.outgoing.last_sent();
+            let submitted = commands.submitted.entry(stream).or_default();
+            if submitted.first_sequence <= last_sent {
+                (submitted.first, submitted.first_sequence) = (number, sequence);
+            }
+            submitted.last = number;
         }
-        commands.outgoing.push(opcode, |out| command.encode(out));
         drop(commands);
         if self.has_heard.load(Ordering::Relaxed) && self.has_heard.swap(false, Ordering::Relaxed) {
             self.flights.fetch_add(1, Ordering::Relaxed);
@@ -179,15 +198,32 @@ impl Link {
     }
 
     /// Returns the content of a graph command: the bytes themselves, or their upload on the bulk lane if there are more
-    /// than `SMALL` bytes.
-    pub(super) fn content<'a>(&self, bytes: &'a mut Vec<u8>) -> Content<'a> {
+    /// than `SMALL` bytes. Progress that covers the ticket of a launch is held as with [`upload`](Self::upload).
+    ///
+    /// # Errors
+    /// The errors of [`upload`](Self::upload), and [`Error::OutOfHostMemory`] if too many bytes of new graphs wait.
+    pub(super) fn content<'a>(
+        &self,
+        ticket: Option<Ticket>,
+        bytes: &'a mut Vec<u8>,
+    ) -> Result<Content<'a>, Error> {
         let length = bytes.len();
         if length as u64 <= SMALL {
-            return Content::Inline(bytes);
+            return Ok(Content::Inline(bytes));
+        }
+        let mut state = self.state.lock();
+        state.check()?;
+        match ticket {
+            Some(ticket) => state.transfers.add(ticket),
+            // A node may take none, and report their launches as complete all the same.
+            None if length > NEW_GRAPHS - self.bulk.lock().new_graphs() => {
+                return Err(Error::OutOfHostMemory { requested: length as u64 });
+            }
+            None => {}
         }
         let transfer = self.next_transfer();
-        self.push_bulk(None, transfer, Source::Owned(std::mem::take(bytes)), length);
-        Content::Bulk { transfer, bytes: length as u64 }
+        self.push_bulk(ticket, transfer, Source::Owned(std::mem::take(bytes)), length);
+        Ok(Content::Bulk { transfer, bytes: length as u64 })
     }
 
     fn push_bulk(
@@ -296,7 +332,7 @@ impl Link {
 
     /// Adds a stream, before its command is sent.
     pub(super) fn add_stream(&self, stream: StreamId) {
-        self.commands.lock().submitted.insert(stream, 0);
+        self.commands.lock().submitted.insert(stream, Submitted::default());
         self.state.lock().transfers.add_stream(stream);
     }
 
@@ -313,16 +349,21 @@ impl Link {
     /// Checks that the node has got a submission that it reports.
     ///
     /// # Errors
-    /// It was not sent. Such a report would complete later submissions, whose copies have not begun.
+    /// It was not sent. Such a report would complete later submissions, whose copies have not begun, or those that wait for
+    /// acknowledgements, which would be without limit.
     fn check_sent(&self, Ticket { stream, number }: Ticket) -> Result<(), SessionError> {
+        let commands = self.commands.lock();
         // A report may arrive again after the end of its stream.
-        match self.commands.lock().submitted.get(&stream) {
-            Some(&last) if number > last => Err(SessionError::Command(format!(
-                "it reports submission {number} of stream {}, and {last} were sent",
-                stream.0
-            ))),
-            _ => Ok(()),
+        let Some(submitted) = commands.submitted.get(&stream) else { return Ok(()) };
+        let is_sent = submitted.first_sequence <= commands.outgoing.last_sent();
+        let sent = if is_sent { submitted.last } else { submitted.first.saturating_sub(1) };
+        if number <= sent {
+            return Ok(());
         }
+        let stream = stream.0;
+        Err(SessionError::Command(format!(
+            "it reports submission {number} of stream {stream}, and {sent} were sent"
+        )))
     }
 
     /// Takes an event of the node, on the thread of the connection. Returns the hash of a blob that the node needs. A
@@ -439,6 +480,12 @@ fn taken_by(command: &Command<'_>) -> Option<Ticket> {
 }
 
 impl Bulk {
+    /// The bytes of new graphs that wait, at most [`NEW_GRAPHS`].
+    fn new_graphs(&self) -> usize {
+        let new = self.pending.iter().filter(|content| content.ticket.is_none());
+        new.map(|content| content.bytes).sum()
+    }
+
     /// The frames to send next, and the upload that is finished with them.
     fn take(&mut self) -> Option<(Bytes, Option<Ticket>)> {
         if self.outgoing.has_more() {
@@ -489,7 +536,7 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use cuda_core::protocol::{AllocId, Region};
+    use cuda_core::protocol::{AllocId, GraphId, Region};
 
     use super::*;
     use crate::wire::Step;
@@ -516,15 +563,23 @@ mod tests {
     #[test]
     fn commands_wait_while_too_many_bytes_are_not_acknowledged() {
         let link = Link::new("node".into(), 1, Arc::new(Ignore));
+        link.add_stream(StreamId(1));
         let bytes = vec![0; SMALL as usize];
-        let (mut number, mut taken) = (0, 0);
+        let waits = || {
+            let outgoing = &link.commands.lock().outgoing;
+            outgoing.bytes() - outgoing.in_flight()
+        };
+        let (stream, mut number, mut taken) = (StreamId(1), 0, 0);
         let mut send = || {
             number += 1;
-            let ticket = Ticket { stream: StreamId(1), number };
+            let ticket = Ticket { stream, number };
             let to = Region { alloc: AllocId(1), offset: 0 };
             let step = Step::Write { to, bytes: &bytes };
             link.send(&Command::Submit { ticket, after: Vec::new(), step }).unwrap();
             taken += link.take_commands().map_or(0, |frames| frames.len());
+            // Otherwise a node that acknowledges nothing lets the program go on, and what waits fills the memory.
+            let progress = Notice::Progress { stream, accepted: number, complete: number };
+            assert_eq!(link.event(progress.into()).is_ok(), waits() == 0, "submission {number}");
             taken
         };
         // More than the window. Each command takes more than its bytes.
@@ -533,5 +588,44 @@ mod tests {
         assert!(most < COMMANDS_WINDOW + 2 * SMALL as usize, "{most} bytes were sent");
         link.commands.lock().outgoing.acknowledge(1000).unwrap();
         assert!(send() > most);
+    }
+
+    /// Otherwise a program that launches a graph again and again fills its memory with what the node does not take.
+    #[test]
+    fn progress_of_a_launch_waits_for_its_content() {
+        let link = Link::new("node".into(), 1, Arc::new(Ignore));
+        let stream = StreamId(1);
+        link.add_stream(stream);
+        // The node acknowledges nothing, and reports each launch as complete.
+        for number in 1..=40 {
+            let ticket = Ticket { stream, number };
+            let mut content = vec![0; BULK_WINDOW / 16];
+            let changes = link.content(Some(ticket), &mut content).unwrap();
+            let step = Step::Graph { graph: GraphId(1), changes };
+            link.send(&Command::Submit { ticket, after: Vec::new(), step }).unwrap();
+            link.take_commands().unwrap();
+            while link.take_bulk().is_some() {}
+            let progress = Notice::Progress { stream, accepted: number, complete: number };
+            link.event(progress.into()).unwrap();
+        }
+        assert_eq!(link.peek(stream).unwrap(), 16);
+        let last = link.bulk.lock().outgoing.last();
+        link.bulk.lock().outgoing.acknowledge(last).unwrap();
+        while link.take_bulk().is_some() {}
+        assert_eq!(link.peek(stream).unwrap(), 32);
+    }
+
+    #[test]
+    fn new_graphs_beyond_what_a_node_keeps_are_refused() {
+        let link = Link::new("node".into(), 1, Arc::new(Ignore));
+        let create = || link.content(None, &mut vec![0; NEW_GRAPHS / 4]).map(drop);
+        assert_eq!([(); 5].map(|()| create().is_ok()), [true, true, true, true, false]);
+        // The program can go on when the node takes them.
+        while link.take_bulk().is_some() {
+            let mut bulk = link.bulk.lock();
+            let last = bulk.outgoing.last();
+            bulk.outgoing.acknowledge(last).unwrap();
+        }
+        create().unwrap();
     }
 }
