@@ -396,8 +396,7 @@ impl Node {
 impl Node {
     /// Ends all leases, tells their clients, and frees the address of the node. Blocks the calling thread until the
     /// clients have acknowledged the end, at most half a second, as long again until the tasks of the node have ended,
-    /// as long again until the compiled kernels of the workers are kept, and as long again until the audit log is
-    /// written.
+    /// and as long again until the audit log is written.
     ///
     /// A client whose connection is congested may notice the end only when its connection times out, after 5 seconds.
     /// Dropping the node also ends its leases, without waiting for the clients.
@@ -409,7 +408,6 @@ impl Node {
             _ = tokio::time::timeout(STOP, endpoint.wait_idle()).await;
         });
         thread::scope(|scope| _ = scope.spawn(|| runtime.shutdown_timeout(STOP)).join());
-        self.leases.end_workers(STOP);
         self.leases.log_ends(STOP);
     }
 
@@ -455,7 +453,6 @@ impl Drop for Node {
         if let Some(runtime) = self.runtime.take() {
             // Workers end with their handles. A node may be dropped inside another runtime, so nothing waits here.
             runtime.shutdown_background();
-            self.leases.end_workers(Duration::ZERO);
             self.leases.log_ends(Duration::ZERO);
         }
     }

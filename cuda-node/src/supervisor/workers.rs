@@ -423,30 +423,6 @@ impl Body {
     }
 }
 
-/// Kills the workers of a node that ends. Blocks until the kernels that they have compiled are kept, at most for `limit`: a
-/// hostile worker may have filled its cache, so that its removal takes minutes. The next node removes what is left.
-pub(super) fn end_all(mut workers: Vec<WorkerHandle>, limit: Duration) {
-    // All of them, before the first removal.
-    for worker in &mut workers {
-        if let Body::Process(worker) = &mut worker.body {
-            worker.process.kill();
-        }
-    }
-    drop_within(limit, workers);
-}
-
-/// Drops a value on a thread, and waits for that at most for `limit`.
-fn drop_within(limit: Duration, value: impl Send + 'static) {
-    let (done, is_done) = std::sync::mpsc::channel();
-    let end = move || {
-        drop(value);
-        _ = done.send(());
-    };
-    if thread::Builder::new().name("ended-workers".into()).spawn(end).is_ok() {
-        _ = is_done.recv_timeout(limit);
-    }
-}
-
 /// A worker that did not start, and has ended.
 pub(super) struct NotStarted {
     pub(super) error: Error,
@@ -717,28 +693,6 @@ mod tests {
             blocking.await.unwrap().unwrap();
             worker.kill(|| ()).await;
         });
-    }
-
-    /// A hostile worker has filled its cache, whose removal takes minutes.
-    #[test]
-    fn node_that_ends_waits_for_no_removal_of_a_cache() {
-        struct Cache(Mutex<std::sync::mpsc::Receiver<()>>);
-
-        impl Drop for Cache {
-            fn drop(&mut self) {
-                _ = self.0.get_mut().recv();
-            }
-        }
-
-        let (_removal, has_ended) = std::sync::mpsc::channel();
-        drop_within(Duration::from_millis(1), Cache(Mutex::new(has_ended)));
-        // The usual one is awaited.
-        let (removal, has_ended) = std::sync::mpsc::channel();
-        removal.send(()).unwrap();
-        let cache = Arc::new(Cache(Mutex::new(has_ended)));
-        let weak = Arc::downgrade(&cache);
-        drop_within(Duration::from_secs(600), cache);
-        assert!(weak.upgrade().is_none());
     }
 
     /// The queues of the sockets may have descriptors that keep the memory of the worker.

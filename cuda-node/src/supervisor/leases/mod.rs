@@ -32,7 +32,7 @@ use super::{
     state_folder::StateFolder,
     streams::Refusal,
     tenants::{Account, Tenants},
-    workers::{self, WorkerHandle, Workers},
+    workers::{WorkerHandle, Workers},
 };
 use crate::{
     leases::{Cause, LeaseId, LeaseRequest, LeaseTable, Placement, Renewal, RequestId, SlotId},
@@ -794,14 +794,6 @@ impl Leases {
             self.audit.write(&Decision { event, tenant, lease, reason, ..Decision::default() });
         }
         self.audit.flush(limit);
-    }
-
-    /// Ends the workers of all leases, when the node stops. Blocks at most for `limit`.
-    pub(super) fn end_workers(&self, limit: Duration) {
-        let mut state = self.state.lock();
-        let workers = state.entries.values_mut().filter_map(|entry| entry.worker.take()).collect();
-        drop(state);
-        workers::end_all(workers, limit);
     }
 
     /// The accounts of tenants.
