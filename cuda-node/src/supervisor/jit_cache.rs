@@ -23,7 +23,7 @@ use std::{
 use cuda_lease::authority::Tenant;
 use tempfile::TempDir;
 
-use super::worker_files::{Limits, is_plain_tree, remove};
+use super::worker_files::{Limits, Remover, is_plain_tree, move_away, remove};
 use crate::process;
 
 /// The variable with the path of the driver's cache.
@@ -51,12 +51,11 @@ struct Folders {
     /// The folder of all caches.
     root: PathBuf,
     /// The folder of the caches that workers use, which is removed at the end.
-    workers: TempDir,
+    workers: PathBuf,
     count: AtomicU64,
+    remover: Remover,
     /// The lock of `root`, until the end.
     _lock: File,
-    /// The root, if it lasts as long as the node.
-    _temporary: Option<TempDir>,
 }
 
 impl JitCache {
@@ -87,12 +86,13 @@ impl JitCache {
             TryLockError::Error(error) => error,
         })?;
         let left: Vec<_> = fs::read_dir(root.join("workers"))?.flatten().collect();
-        let workers = TempDir::new_in(root.join("workers"))?;
+        let workers = TempDir::new_in(root.join("workers"))?.keep();
         if !left.is_empty() {
-            remove_left(left, workers.path().to_owned())?;
+            remove_left(left, workers.clone())?;
         }
-        let count = AtomicU64::new(0);
-        Ok(Self(Arc::new(Folders { root, workers, count, _lock: lock, _temporary: temporary })))
+        let removals = Removals { workers: workers.clone(), count: 0, _temporary: temporary };
+        let (remover, count) = (removals.start()?, AtomicU64::new(0));
+        Ok(Self(Arc::new(Folders { root, workers, count, remover, _lock: lock })))
     }
 
     /// Creates the cache of a worker, with kernels that earlier workers compiled without a tenant.
@@ -111,7 +111,7 @@ impl JitCache {
 impl Folders {
     fn next_folder(&self) -> PathBuf {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
-        self.workers.path().join(number.to_string())
+        self.workers.join(number.to_string())
     }
 
     /// Moves a cache of `home` to `path`, or creates an empty one there. It belongs to the owner of the folder that it
@@ -134,14 +134,49 @@ impl Folders {
     /// there that is not a cache of the driver.
     fn put_back(&self, path: &Path, home: &Path) -> io::Result<()> {
         if !is_plain_tree(path, LIMITS).unwrap_or(false) {
-            return remove(path, &self.next_folder());
+            return self.remove(path);
         }
         let mut free = (0..CACHES).map(|number| home.join(number.to_string()));
         // A folder that has kernels is not replaced.
         if free.any(|free| fs::rename(path, free).is_ok()) {
             return Ok(());
         }
-        remove(path, &self.next_folder())
+        self.remove(path)
+    }
+
+    /// Removes what is at `path`, which is free at once.
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let away = self.next_folder();
+        move_away(path, &away)?;
+        self.remover.remove(away);
+        Ok(())
+    }
+}
+
+/// The removals of folders of workers that have ended.
+struct Removals {
+    workers: PathBuf,
+    count: u64,
+    /// The root of all caches, if it lasts as long as the node.
+    _temporary: Option<TempDir>,
+}
+
+impl Removals {
+    fn start(mut self) -> io::Result<Remover> {
+        Remover::start(move |folder| {
+            self.count += 1;
+            let trash = self.workers.join(format!("trash-{}", self.count));
+            if let Err(error) = remove(&folder, &trash) {
+                tracing::warn!(folder = %folder.display(), %error, "the folder of a worker that has ended remains");
+            }
+        })
+    }
+}
+
+impl Drop for Removals {
+    fn drop(&mut self) {
+        // What remains there is for the next node.
+        _ = fs::remove_dir(&self.workers);
     }
 }
 
@@ -195,9 +230,9 @@ impl WorkerCache {
 impl Drop for WorkerCache {
     fn drop(&mut self) {
         let kept = self.cache.0.put_back(&self.path(), &self.home);
-        // A hostile worker may have removed it, and may have put other things beside it.
-        let removed = remove(&self.folder, &self.cache.0.next_folder());
-        if let Err(error) = kept.and(removed) {
+        // A hostile worker may have put other things beside it.
+        self.cache.0.remover.remove(self.folder.clone());
+        if let Err(error) = kept {
             tracing::warn!(folder = %self.folder.display(), %error, "the compiled kernels of a worker are lost");
         }
     }
@@ -225,6 +260,14 @@ mod tests {
 
     fn tenant(name: &str) -> Tenant {
         Tenant::new(name).unwrap()
+    }
+
+    fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+        let started = Instant::now();
+        while !is_so() {
+            assert!(started.elapsed() < Duration::from_secs(600), "not so: {what}");
+            thread::sleep(Duration::from_millis(1));
+        }
     }
 
     #[test]
@@ -297,7 +340,7 @@ mod tests {
         worker.assign(&tenant("a")).unwrap();
         hostile(&worker.path());
         drop(worker);
-        assert_eq!(fs::read_dir(cache.0.workers.path()).unwrap().count(), 0, "nothing remains");
+        wait_until("nothing remains", || fs::read_dir(&cache.0.workers).unwrap().count() == 0);
         let mut next = cache.for_worker().unwrap();
         next.assign(&tenant("a")).unwrap();
         (fs::read_dir(next.path()).unwrap().count(), cache.clone(), root)
@@ -373,14 +416,11 @@ mod tests {
         fs::create_dir_all(root.path().join("workers/killed/0/kernels")).unwrap();
         fs::write(root.path().join("workers/killed/0/kernels/kernel"), "").unwrap();
         let cache = JitCache::open(Some(root.path())).unwrap();
-        let started = Instant::now();
         // Only that of this node, without what moved to it.
-        while fs::read_dir(root.path().join("workers")).unwrap().count() > 1
-            || fs::read_dir(cache.0.workers.path()).unwrap().count() > 0
-        {
-            assert!(started.elapsed() < Duration::from_secs(60), "the folders remain");
-            thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("the folders are removed", || {
+            fs::read_dir(root.path().join("workers")).unwrap().count() == 1
+                && fs::read_dir(&cache.0.workers).unwrap().count() == 0
+        });
     }
 
     #[test]
@@ -390,6 +430,9 @@ mod tests {
         let folder = worker.folder().to_owned();
         assert!(folder.is_dir());
         drop(worker);
-        assert!(!folder.exists());
+        wait_until("the folder is removed", || !folder.exists());
+        let root = cache.0.root.clone();
+        drop(cache);
+        wait_until("the caches are removed", || !root.exists());
     }
 }

@@ -10,9 +10,13 @@ use std::{
         fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
         unix::ffi::OsStrExt,
     },
-    path::Path,
+    path::{Path, PathBuf},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::Duration,
 };
 
+use parking_lot::Mutex;
 use rustix::{
     fs::{
         AtFlags, CWD, Dir, DirEntry, FileType, Mode, OFlags, chmod, mkdirat, openat, renameat,
@@ -20,6 +24,9 @@ use rustix::{
     },
     io::Errno,
 };
+
+/// The maximum duration for which the end of a node waits for removals.
+const END: Duration = Duration::from_millis(500);
 
 /// The limits of a tree of files.
 #[derive(Clone, Copy)]
@@ -80,6 +87,59 @@ impl Tree {
         }
         Ok(true)
     }
+}
+
+/// A thread that removes folders of workers that have ended. A hostile worker can fill one so that its removal takes
+/// minutes, and many of them: nothing else waits for it.
+pub(super) struct Remover {
+    folders: Option<mpsc::Sender<PathBuf>>,
+    /// Disconnected when the thread has ended.
+    ended: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Remover {
+    /// Starts the thread, which calls `remove` for each folder, and drops it when all folders are removed.
+    ///
+    /// # Errors
+    /// The system has no thread.
+    pub(super) fn start(mut remove: impl FnMut(PathBuf) + Send + 'static) -> io::Result<Self> {
+        let (folders, to_remove) = mpsc::channel();
+        let (running, ended) = mpsc::channel();
+        let work = move || {
+            let _running = running;
+            to_remove.into_iter().for_each(&mut remove);
+            drop(remove);
+        };
+        thread::Builder::new().name("removals".into()).spawn(work)?;
+        Ok(Self { folders: Some(folders), ended: ended.into() })
+    }
+
+    /// Removes a folder later.
+    pub(super) fn remove(&self, folder: PathBuf) {
+        // The thread runs until `folders` is dropped.
+        _ = self.folders.as_ref().map(|folders| folders.send(folder));
+    }
+}
+
+impl Drop for Remover {
+    /// Waits until all folders are removed, at most for [`END`].
+    fn drop(&mut self) {
+        self.folders = None;
+        if self.ended.get_mut().recv_timeout(END) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("the folders of workers that have ended are not all removed yet");
+        }
+    }
+}
+
+/// Moves a file or a folder to `target`, which no worker reaches.
+///
+/// # Errors
+/// The file system fails.
+pub(super) fn move_away(path: &Path, target: &Path) -> io::Result<()> {
+    let (parent, name) = split(path)?;
+    // A folder that its owner may not write cannot be moved.
+    open_folder(parent.as_fd(), name)?;
+    Ok(renameat(parent, name, CWD, target)?)
 }
 
 /// Removes the file at `path`, or the folder with its contents, by way of a new folder `trash`. Folders inside of each
@@ -176,6 +236,23 @@ mod tests {
     use super::*;
 
     const EXCHANGE: RenameFlags = RenameFlags::EXCHANGE;
+
+    #[test]
+    fn nothing_waits_for_a_removal() {
+        let (sender, removed) = mpsc::channel();
+        let (release, blocked) = mpsc::channel::<()>();
+        let remover = Remover::start(move |folder| {
+            _ = blocked.recv();
+            sender.send(folder).unwrap();
+        });
+        let remover = remover.unwrap();
+        let folders = ["a", "b"].map(PathBuf::from);
+        folders.iter().for_each(|folder| remover.remove(folder.clone()));
+        drop(remover);
+        assert!(removed.try_recv().is_err(), "a removal was awaited");
+        drop(release);
+        assert!(removed.into_iter().eq(folders));
+    }
 
     #[test]
     fn tree_at_each_limit_is_plain_and_beyond_it_is_not() {

@@ -407,8 +407,7 @@ impl Body {
                     }
                 };
                 tracing::debug!(pid = process.pid(), %cause, "a worker has exited");
-                // The cache goes back after the end of the worker. A hostile one may have filled it, so that this takes
-                // long.
+                // The cache goes back after the end of the worker, which looks at each file of it.
                 let cache = tokio::task::spawn_blocking(move || drop(kernels));
                 let until = Instant::now() + CACHE_DEADLINE;
                 let memory_is_back = match memory {
