@@ -47,7 +47,8 @@ const SMALL_PART: usize = 4;
 /// most 256 KiB and a frame.
 const BATCHES: usize = 32;
 
-/// The maximum memory of the batches that wait for the client, in bytes. A hostile worker writes the largest frames.
+/// The maximum memory of the batches that wait for the worker, and of those that wait for the client, in bytes. Both may send
+/// the largest frames.
 const BATCH_BYTES: u64 = (BATCHES * READ) as u64;
 
 /// The connections of a lane per second, after a burst of [`CONNECTIONS`]. Each one makes the worker send everything again
@@ -73,7 +74,7 @@ pub(super) struct Lane {
     attached: watch::Sender<u64>,
     /// Locked by the task that serves the lane on the current connection. The rate of connections.
     serving: tokio::sync::Mutex<Rate>,
-    to_worker: mpsc::Sender<Bytes>,
+    to_worker: Batches,
     /// The number of the last frame that was passed to the worker.
     passed: AtomicU64,
     admission: watch::Sender<Admission>,
@@ -90,7 +91,7 @@ struct Client {
     /// Takes the answer of the worker to `Resume`. Until then, its frames are those of an earlier connection.
     resumed: Option<oneshot::Sender<Resumed>>,
     /// Takes the frames of the worker.
-    frames: Option<ToClient>,
+    frames: Option<Batches>,
     /// Own events that were not sent.
     own: Vec<u8>,
     /// Too many own events waited.
@@ -99,17 +100,40 @@ struct Client {
     is_over: bool,
 }
 
-/// Batches of frames for a connection of the client, each with its memory.
+/// Frames, with their memory.
+pub(super) type Batch = (Bytes, Reserved);
+
+/// A queue of batches of frames.
 #[derive(Clone)]
-struct ToClient {
-    batches: mpsc::Sender<(Bytes, Reserved)>,
+struct Batches {
+    sender: mpsc::Sender<Batch>,
     memory: MemoryBudget,
 }
 
-/// Creates the queue of batches for a connection.
-fn to_client() -> (ToClient, mpsc::Receiver<(Bytes, Reserved)>) {
-    let (batches, receiver) = mpsc::channel(BATCHES);
-    (ToClient { batches, memory: MemoryBudget::new(BATCH_BYTES) }, receiver)
+/// A place in a queue of batches.
+struct Place<'a> {
+    permit: mpsc::Permit<'a, Batch>,
+    memory: Reserved,
+}
+
+impl Batches {
+    fn new() -> (Self, mpsc::Receiver<Batch>) {
+        let (sender, receiver) = mpsc::channel(BATCHES);
+        (Self { sender, memory: MemoryBudget::new(BATCH_BYTES) }, receiver)
+    }
+
+    /// Waits for a place for a batch that keeps this number of bytes. Returns `None` if the receiver is dropped.
+    async fn reserve(&self, bytes: usize) -> Option<Place<'_>> {
+        let memory = self.memory.reserve(bytes as u64).await?;
+        let permit = self.sender.reserve().await.ok()?;
+        Some(Place { permit, memory })
+    }
+}
+
+impl Place<'_> {
+    fn send(self, frames: Bytes) {
+        self.permit.send((frames, self.memory));
+    }
 }
 
 /// Whether frames reach the worker.
@@ -124,8 +148,8 @@ enum Admission {
 
 impl Lane {
     /// Creates a lane, and the receiver of its frames for the worker.
-    pub(super) fn new(epoch: u32, opcodes: RangeInclusive<u16>) -> (Self, mpsc::Receiver<Bytes>) {
-        let (to_worker, receiver) = mpsc::channel(BATCHES);
+    pub(super) fn new(epoch: u32, opcodes: RangeInclusive<u16>) -> (Self, mpsc::Receiver<Batch>) {
+        let (to_worker, receiver) = Batches::new();
         let lane = Self {
             epoch,
             opcodes,
@@ -157,13 +181,15 @@ impl Lane {
 
     /// Sends the first bytes to the worker.
     pub(super) fn send_first(&self, frames: Bytes) {
-        // The channel has room, and its receiver lives.
-        _ = self.to_worker.try_send(frames);
+        // The queue has room, and its receiver lives.
+        let memory = self.to_worker.memory.try_reserve(frames.len() as u64);
+        _ = memory.map(|memory| self.to_worker.sender.try_send((frames, memory)));
     }
 
     /// Sends bytes to the worker. Returns `false` if it has exited.
     pub(super) async fn send_to_worker(&self, frames: Bytes) -> bool {
-        self.to_worker.send(frames).await.is_ok()
+        let place = self.to_worker.reserve(frames.len()).await;
+        place.map(|place| place.send(frames)).is_some()
     }
 
     /// Discards the frames that arrive from now on.
@@ -253,15 +279,15 @@ impl Lane {
             let client = self.client.lock();
             client.frames.clone().filter(|_| client.resumed.is_none())
         };
-        if let Some(ToClient { batches, memory }) = to_client {
+        if let Some(batches) = to_client {
             let is_small = frames.len() < capacity / SMALL_PART;
             let (frames, bytes) = match is_small {
                 true => (Bytes::copy_from_slice(&frames), frames.len()),
                 false => (frames, capacity),
             };
-            if let Some(reserved) = memory.reserve(bytes as u64).await {
-                _ = batches.send((frames, reserved)).await;
-            }
+            let place = batches.reserve(bytes).await;
+            // A connection that has ended takes no more.
+            _ = place.map(|place| place.send(frames));
         }
     }
 
@@ -308,11 +334,8 @@ impl Lane {
 
     /// Makes a connection the current one. Returns the number of the last frame that the worker has received, and its
     /// frames.
-    async fn attach(
-        &self,
-        resume: Option<u64>,
-    ) -> Result<(u64, mpsc::Receiver<(Bytes, Reserved)>), End> {
-        let (frames, receiver) = to_client();
+    async fn attach(&self, resume: Option<u64>) -> Result<(u64, mpsc::Receiver<Batch>), End> {
+        let (frames, receiver) = Batches::new();
         let (resumed, answer) = oneshot::channel();
         let is_over = {
             let mut client = self.client.lock();
@@ -350,7 +373,7 @@ impl Lane {
     async fn write_client(
         &self,
         stream: &mut SendStream,
-        frames: &mut mpsc::Receiver<(Bytes, Reserved)>,
+        frames: &mut mpsc::Receiver<Batch>,
         time: &DrainTime,
     ) -> Result<(), End> {
         loop {
@@ -383,7 +406,8 @@ impl Lane {
     ) -> Result<(), End> {
         let mut waiting = None;
         loop {
-            let Ok(place) = self.to_worker.reserve().await else {
+            let Some(place) = self.to_worker.reserve(stream.buffer().buffer().capacity()).await
+            else {
                 // The worker has exited, and the client gets the reason.
                 return std::future::pending().await;
             };
@@ -406,7 +430,7 @@ impl Lane {
     fn pass(
         &self,
         buffer: &mut FrameBuffer,
-        place: mpsc::Permit<'_, Bytes>,
+        place: Place<'_>,
         seen: &mut impl FnMut(&Frames, u64),
     ) -> Result<bool, WireError> {
         // `set_running` waits for this lock. So after it no frames pass, and `seen` knows of those before it.
@@ -474,8 +498,8 @@ impl Drop for Waiting<'_> {
 }
 
 /// Writes frames to the worker, until the lane is dropped or the socket ends.
-pub(super) async fn write_worker(mut socket: OwnedWriteHalf, mut frames: mpsc::Receiver<Bytes>) {
-    while let Some(frames) = frames.recv().await {
+pub(super) async fn write_worker(mut socket: OwnedWriteHalf, mut frames: mpsc::Receiver<Batch>) {
+    while let Some((frames, _memory)) = frames.recv().await {
         if socket.write_all(&frames).await.is_err() {
             return;
         }
@@ -497,6 +521,12 @@ mod tests {
         batch.try_reclaim(SMALL_PART * bytes + 1)
     }
 
+    /// A place for a batch to the worker, which is there at once.
+    fn place(lane: &Lane) -> Place<'_> {
+        let Batches { sender, memory } = &lane.to_worker;
+        Place { permit: sender.try_reserve().unwrap(), memory: memory.try_reserve(0).unwrap() }
+    }
+
     /// A client that acknowledges no packets keeps all batches in memory. A hostile worker writes frames for the supervisor
     /// in front of them.
     #[tokio::test]
@@ -504,7 +534,7 @@ mod tests {
         for (own, of_client) in [(None, 0), (None, 16 << 10), (Some(1 << 20), 64 << 10)] {
             let (lane, _to_worker) = Lane::new(1, 0..=u16::MAX);
             let (socket, mut worker) = UnixStream::pair().unwrap();
-            let (frames, mut batches) = to_client();
+            let (frames, mut batches) = Batches::new();
             *lane.client.lock() = Client { frames: Some(frames), ..Client::default() };
             let (socket, _) = socket.into_split();
             let mut out = Vec::new();
@@ -533,7 +563,7 @@ mod tests {
         for bytes in [READ - 100, FRAME_LIMIT as usize] {
             let (lane, _to_worker) = Lane::new(1, 0..=u16::MAX);
             let (socket, mut worker) = UnixStream::pair().unwrap();
-            let (frames, mut batches) = to_client();
+            let (frames, mut batches) = Batches::new();
             *lane.client.lock() = Client { frames: Some(frames), ..Client::default() };
             let mut frame = Vec::new();
             put_frame(&mut frame, Ack::OPCODE, 0, 1, |out| out.resize(out.len() + bytes, 1));
@@ -559,13 +589,33 @@ mod tests {
         }
     }
 
+    /// A client sends the largest frames to a worker that reads nothing.
+    #[tokio::test]
+    async fn batches_for_the_worker_keep_bounded_memory() {
+        let (lane, mut batches) = Lane::new(1, 0..=u16::MAX);
+        let frame = Bytes::from(vec![0; FRAME_LIMIT as usize]);
+        let send = async { while lane.send_to_worker(frame.clone()).await {} };
+        let take = async {
+            for _ in 0..10_000 {
+                tokio::task::yield_now().await;
+            }
+            let waiting = std::iter::from_fn(|| batches.try_recv().ok());
+            waiting.map(|(batch, _)| batch.len() as u64).sum::<u64>()
+        };
+        let most = tokio::select! {
+            () = send => panic!("the worker has exited"),
+            waiting = take => waiting,
+        };
+        assert!((BATCH_BYTES / 2..=BATCH_BYTES).contains(&most), "{most} bytes wait");
+    }
+
     /// Otherwise a batch runs while another session has the turn.
     #[test]
     fn lane_that_has_closed_passes_no_batch() {
         let (lane, mut to_worker) = Lane::new(1, 0..=u16::MAX);
         let (mut buffer, mut frame) = (FrameBuffer::default(), Vec::new());
         put_frame(&mut frame, Ack::OPCODE, 0, 0, |_| {});
-        let place = || lane.to_worker.try_reserve().unwrap();
+        let place = || place(&lane);
         buffer.extend(&frame);
         std::thread::scope(|scope| {
             let mut closes_meanwhile = |_: &Frames, _| {
@@ -575,7 +625,7 @@ mod tests {
             };
             assert!(lane.pass(&mut buffer, place(), &mut closes_meanwhile).unwrap());
         });
-        to_worker.try_recv().unwrap();
+        drop(to_worker.try_recv().unwrap());
         buffer.extend(&frame);
         assert!(!lane.pass(&mut buffer, place(), &mut |_, _| panic!("a batch passes")).unwrap());
         assert_eq!(buffer.buffer().len(), frame.len());
@@ -589,12 +639,12 @@ mod tests {
         put_frame(&mut frame, Ack::OPCODE, 0, 0, |out| out.push(0));
         lane.set_running(false);
         for (arrived, byte) in frame.iter().enumerate() {
-            let place = lane.to_worker.try_reserve().unwrap();
+            let place = place(&lane);
             let asks = !lane.pass(&mut buffer, place, &mut |_, _| panic!("it passes")).unwrap();
             assert!(!asks, "{arrived} bytes of a frame ask for the turn");
             buffer.extend(&[*byte]);
         }
-        let place = lane.to_worker.try_reserve().unwrap();
+        let place = place(&lane);
         assert!(!lane.pass(&mut buffer, place, &mut |_, _| panic!("it passes")).unwrap());
         assert_eq!(buffer.buffer().len(), frame.len());
     }
