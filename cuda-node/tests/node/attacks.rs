@@ -12,12 +12,16 @@ use std::{
 };
 
 use bytes::Bytes;
-use cuda_core::protocol::{AllocId, Control, Region, Status, StreamId};
+use cuda_core::{
+    Ticket,
+    protocol::{AllocId, Control, ModuleId, Region, Status, StreamId, Work},
+};
 use cuda_lease::{
     Lease,
     wire::{
         Ack, Allocate, Attach, Attached, Chunk, Command, Exclusivity, Free, Granted, Lane, PutBlob,
         Refused, Renew, Renewed, Step, Submit, TransferId, Writer, features, opcode::REPLY,
+        put_frame,
     },
 };
 use quinn::TransportConfig;
@@ -1282,4 +1286,39 @@ fn session_with_much_short_work_gives_up_its_turn() {
     for chain in chains {
         chain.join().unwrap();
     }
+}
+
+/// Commands cost the worker time too: of each module that ends it looks through the streams that wait. The request for the
+/// turn waits behind those that are on their way to the worker.
+#[test]
+fn session_with_many_commands_gives_up_its_turn() {
+    const STREAMS: u64 = 1000;
+    let node = Node::start(&["--spares", "0"]);
+    let other = node.lease().exclusive(Exclusivity::Session).acquire_blocking().unwrap();
+    check(&other);
+    block_on(async {
+        let mut client = RawClient::connect(&node.address).await;
+        let (_, _, mut stream) = session_in_turns(&mut client).await;
+        let (mut commands, mut last) = (Vec::new(), 0);
+        let mut add = |command: Command<'_>| {
+            last += 1;
+            let opcode = command.opcode().unwrap();
+            put_frame(&mut commands, opcode, 1, last, |out| command.encode(out));
+        };
+        // Each stream waits for the first one, which waits for bytes that do not come.
+        add(create_stream());
+        let to = Region { alloc: AllocId(1), offset: 0 };
+        let step = Step::WriteBulk { to, transfer: TransferId(1), bytes: 8 };
+        add(Command::Submit { ticket: ticket(1), after: Vec::new(), step });
+        for id in (2..STREAMS).map(StreamId) {
+            add(Command::Control(Control::CreateStream { id, priority: 0 }));
+            let (own, step) = (Ticket { stream: id, number: 1 }, Step::Work(Work::Join));
+            add(Command::Submit { ticket: own, after: vec![ticket(1)], step });
+        }
+        for id in (0..250_000).map(ModuleId) {
+            add(Command::Control(Control::UnloadModule { id }));
+        }
+        stream.bytes(&commands).await;
+        check_within(LONG, other).await;
+    });
 }

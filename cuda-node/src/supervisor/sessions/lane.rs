@@ -49,7 +49,11 @@ const BATCHES: usize = 32;
 
 /// The maximum memory of the batches that wait for the worker, and of those that wait for the client, in bytes. Both may send
 /// the largest frames.
-const BATCH_BYTES: u64 = (BATCHES * READ) as u64;
+pub(super) const BATCH_BYTES: u64 = (BATCHES * READ) as u64;
+
+/// The same for the batches to the worker of a session that takes turns: the request for the turn waits behind them, and
+/// commands cost the worker time.
+pub(super) const BATCH_BYTES_IN_TURNS: u64 = READ as u64;
 
 /// The connections of a lane per second, after a burst of [`CONNECTIONS`]. Each one makes the worker send everything again
 /// that the client has not acknowledged.
@@ -117,9 +121,9 @@ struct Place<'a> {
 }
 
 impl Batches {
-    fn new() -> (Self, mpsc::Receiver<Batch>) {
+    fn new(bytes: u64) -> (Self, mpsc::Receiver<Batch>) {
         let (sender, receiver) = mpsc::channel(BATCHES);
-        (Self { sender, memory: MemoryBudget::new(BATCH_BYTES) }, receiver)
+        (Self { sender, memory: MemoryBudget::new(bytes) }, receiver)
     }
 
     /// Waits for a place for a batch that keeps this number of bytes. Returns `None` if the receiver is dropped.
@@ -147,9 +151,13 @@ enum Admission {
 }
 
 impl Lane {
-    /// Creates a lane, and the receiver of its frames for the worker.
-    pub(super) fn new(epoch: u32, opcodes: RangeInclusive<u16>) -> (Self, mpsc::Receiver<Batch>) {
-        let (to_worker, receiver) = Batches::new();
+    /// Creates a lane, and the receiver of its frames for the worker, of which at most `bytes` bytes wait.
+    pub(super) fn new(
+        epoch: u32,
+        opcodes: RangeInclusive<u16>,
+        bytes: u64,
+    ) -> (Self, mpsc::Receiver<Batch>) {
+        let (to_worker, receiver) = Batches::new(bytes);
         let lane = Self {
             epoch,
             opcodes,
@@ -335,7 +343,7 @@ impl Lane {
     /// Makes a connection the current one. Returns the number of the last frame that the worker has received, and its
     /// frames.
     async fn attach(&self, resume: Option<u64>) -> Result<(u64, mpsc::Receiver<Batch>), End> {
-        let (frames, receiver) = Batches::new();
+        let (frames, receiver) = Batches::new(BATCH_BYTES);
         let (resumed, answer) = oneshot::channel();
         let is_over = {
             let mut client = self.client.lock();
@@ -532,9 +540,9 @@ mod tests {
     #[tokio::test]
     async fn small_batches_of_the_worker_keep_little_memory() {
         for (own, of_client) in [(None, 0), (None, 16 << 10), (Some(1 << 20), 64 << 10)] {
-            let (lane, _to_worker) = Lane::new(1, 0..=u16::MAX);
+            let (lane, _to_worker) = Lane::new(1, 0..=u16::MAX, BATCH_BYTES);
             let (socket, mut worker) = UnixStream::pair().unwrap();
-            let (frames, mut batches) = Batches::new();
+            let (frames, mut batches) = Batches::new(BATCH_BYTES);
             *lane.client.lock() = Client { frames: Some(frames), ..Client::default() };
             let (socket, _) = socket.into_split();
             let mut out = Vec::new();
@@ -561,9 +569,9 @@ mod tests {
     async fn batches_for_the_client_keep_bounded_memory() {
         const FRAMES: usize = 64;
         for bytes in [READ - 100, FRAME_LIMIT as usize] {
-            let (lane, _to_worker) = Lane::new(1, 0..=u16::MAX);
+            let (lane, _to_worker) = Lane::new(1, 0..=u16::MAX, BATCH_BYTES);
             let (socket, mut worker) = UnixStream::pair().unwrap();
-            let (frames, mut batches) = Batches::new();
+            let (frames, mut batches) = Batches::new(BATCH_BYTES);
             *lane.client.lock() = Client { frames: Some(frames), ..Client::default() };
             let mut frame = Vec::new();
             put_frame(&mut frame, Ack::OPCODE, 0, 1, |out| out.resize(out.len() + bytes, 1));
@@ -592,7 +600,7 @@ mod tests {
     /// A client sends the largest frames to a worker that reads nothing.
     #[tokio::test]
     async fn batches_for_the_worker_keep_bounded_memory() {
-        let (lane, mut batches) = Lane::new(1, 0..=u16::MAX);
+        let (lane, mut batches) = Lane::new(1, 0..=u16::MAX, BATCH_BYTES);
         let frame = Bytes::from(vec![0; FRAME_LIMIT as usize]);
         let send = async { while lane.send_to_worker(frame.clone()).await {} };
         let take = async {
@@ -612,7 +620,7 @@ mod tests {
     /// Otherwise a batch runs while another session has the turn.
     #[test]
     fn lane_that_has_closed_passes_no_batch() {
-        let (lane, mut to_worker) = Lane::new(1, 0..=u16::MAX);
+        let (lane, mut to_worker) = Lane::new(1, 0..=u16::MAX, BATCH_BYTES);
         let (mut buffer, mut frame) = (FrameBuffer::default(), Vec::new());
         put_frame(&mut frame, Ack::OPCODE, 0, 0, |_| {});
         let place = || place(&lane);
@@ -634,7 +642,7 @@ mod tests {
     /// Otherwise a client that sends one byte at a time takes a time slice for each of them.
     #[test]
     fn part_of_a_frame_asks_for_no_turn() {
-        let (lane, _to_worker) = Lane::new(1, 0..=u16::MAX);
+        let (lane, _to_worker) = Lane::new(1, 0..=u16::MAX, BATCH_BYTES);
         let (mut buffer, mut frame) = (FrameBuffer::default(), Vec::new());
         put_frame(&mut frame, Ack::OPCODE, 0, 0, |out| out.push(0));
         lane.set_running(false);

@@ -28,7 +28,7 @@ use tracing::{Instrument, Span};
 
 use self::{
     drain_time::DrainTime,
-    lane::{Lane, write_worker},
+    lane::{BATCH_BYTES, BATCH_BYTES_IN_TURNS, Lane, write_worker},
     module_code::{CodeStep, ModuleCode, Next},
 };
 use super::{
@@ -85,8 +85,10 @@ impl Session {
         let SessionTerms { epoch, died, span } = terms;
         let (events, commands_out) = commands.into_split();
         let (downloads, bulk_out) = bulk.into_split();
-        let (commands, from_client) = Lane::new(epoch, opcode::MEM_ALLOC..=opcode::LAST_COMMAND);
-        let (bulk, uploads) = Lane::new(epoch, opcode::CHUNK..=opcode::CHUNK);
+        let bytes = if turns.is_some() { BATCH_BYTES_IN_TURNS } else { BATCH_BYTES };
+        let opcodes = opcode::MEM_ALLOC..=opcode::LAST_COMMAND;
+        let (commands, from_client) = Lane::new(epoch, opcodes, bytes);
+        let (bulk, uploads) = Lane::new(epoch, opcode::CHUNK..=opcode::CHUNK, BATCH_BYTES);
         let session = Arc::new(Self {
             epoch,
             commands,

@@ -754,13 +754,16 @@ impl Engine {
                 }
             }
             Control::UnloadModule { id } => {
+                let is_awaited = !state.modules.can_launch(id);
                 state.objects.unload(id);
                 if state.modules.remove(id) {
                     self.control(Control::UnloadModule { id });
                 }
                 // Requests and launches that wait for the module get their errors.
-                self.answer_loaded(state);
-                self.advance(state);
+                if is_awaited {
+                    self.answer_loaded(state);
+                    self.advance(state);
+                }
             }
             Control::DropGraph { id } => self.drop_graph(state, id),
             // The wire protocol has no others.
