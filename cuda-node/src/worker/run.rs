@@ -196,7 +196,7 @@ fn read_commands(sockets: &Sockets, engine: &Engine, reports: &Reports) {
         let ended = read_frames(
             &connected.ends.commands,
             &mut inbox,
-            || engine.begin_batch(),
+            |has_begun| if has_begun { engine.begin_batch() } else { engine.end_batch() },
             |inbox, frame| {
                 let taken = inbox.take(&frame);
                 let done =
@@ -341,7 +341,7 @@ fn read_uploads(sockets: &Sockets, engine: &Engine, bulk: Arc<Outbox>) -> Result
         let ended = read_frames(
             &connected.ends.bulk,
             &mut inbox,
-            || {},
+            |_| {},
             |inbox, frame| {
                 let taken = inbox.take(&frame).and_then(|is_new| match is_new {
                     true => add(engine, &Chunk::decode(frame.body)?, &mut filling),
@@ -416,11 +416,12 @@ fn add(
     Ok(true)
 }
 
-/// Reads frames until the socket ends, or `take` returns `false`. Calls `begin` before the frames of each read.
+/// Reads frames until the socket ends, or `take` returns `false`. Calls `batch` with `true` before the
+/// frames of each read, and with `false` after them.
 fn read_frames(
     mut socket: &UnixStream,
     inbox: &mut Inbox,
-    mut begin: impl FnMut(),
+    mut batch: impl FnMut(bool),
     mut take: impl FnMut(&mut Inbox, Frame<'_>) -> bool,
 ) -> Result<(), ReadError> {
     // A frame is handled where it was read. Only an incomplete one moves.
@@ -433,12 +434,12 @@ fn read_frames(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(error.into()),
         }
-        begin();
         let complete = complete_frames(&buffer[..filled], usize::MAX)?;
-        for frame in frames_in(&buffer[..complete]) {
-            if !take(inbox, frame) {
-                return Ok(());
-            }
+        batch(true);
+        let goes_on = frames_in(&buffer[..complete]).all(|frame| take(inbox, frame));
+        batch(false);
+        if !goes_on {
+            return Ok(());
         }
         inbox.acknowledge();
         buffer.copy_within(complete..filled, 0);

@@ -142,9 +142,26 @@ impl Engine {
         engine
     }
 
-    /// A batch of commands has arrived.
+    /// A batch of commands has arrived. Until [`end_batch`](Self::end_batch), held commands stay held: each command of the
+    /// batch would look at all of them, and a request for the turn waits behind the batch.
     pub(super) fn begin_batch(&self) {
-        self.state.lock().sampler.begin();
+        let mut state = self.state.lock();
+        state.sampler.begin();
+        state.is_in_batch = true;
+    }
+
+    /// The commands of the batch were taken.
+    pub(super) fn end_batch(&self) {
+        self.flush(&mut self.state.lock());
+    }
+
+    /// Does what the commands of a batch have left to its end.
+    fn flush(&self, state: &mut State) {
+        state.is_in_batch = false;
+        match std::mem::take(&mut state.is_due) {
+            true => self.advance(state),
+            false => self.settle(state),
+        }
     }
 
     /// Takes the next command of the client, whose frame has `bytes` bytes.
@@ -172,6 +189,7 @@ impl Engine {
             Command::CreateGraph { id, nodes } => self.create_graph(state, id, nodes)?,
             Command::Request { id, request } => self.request(state, id, request)?,
         }
+        // Not at the end of the batch: the next command may free what a graph uses.
         if state.graphs.has_waiting() {
             self.create_due_graphs(state);
         }
@@ -290,6 +308,11 @@ impl Engine {
         if first && self.try_run(state, stream, &mut item) == Outcome::Done {
             return Ok(());
         }
+        if state.is_in_batch && (state.held == HELD_LIMIT || state.held_bytes + bytes > HELD_BYTES)
+        {
+            self.flush(state);
+            (state.is_in_batch, state.is_due) = (true, true);
+        }
         if state.held == HELD_LIMIT {
             return Err(violation(format!("more than {HELD_LIMIT} commands wait")));
         }
@@ -306,8 +329,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Carries out held commands until none can run.
+    /// Carries out held commands until none can run, or lets the end of the batch do so.
     fn advance(&self, state: &mut State) {
+        state.is_due = state.is_in_batch;
+        if state.is_due {
+            return;
+        }
         match state.turn {
             Turn::Has | Turn::GoesOn => {}
             Turn::GivesBack => {
@@ -353,6 +380,9 @@ impl Engine {
     /// Updates the flag `is_holding`. A progress report that saw the flag unset only updated the numbers in `reports`
     /// and did not advance held commands. So this advances them once after the flag is set.
     fn settle(&self, state: &mut State) {
+        if state.is_in_batch {
+            return;
+        }
         self.report_drained(state);
         let is_holding = state.held > 0
             || !state.waiting_resets.is_empty()
@@ -623,7 +653,8 @@ impl Engine {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         state.awaits_trims = true;
-        self.settle(state);
+        // Also in a batch: the end of a trim wakes this thread only if commands are held.
+        self.is_holding.store(true, Ordering::SeqCst);
         while !self.has_trimmed(&mut guard, PoolId::DEFAULT, bytes) && !guard.is_closed {
             self.announced.wait(&mut guard);
         }

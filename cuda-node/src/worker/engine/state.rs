@@ -47,6 +47,10 @@ pub(super) struct State {
     /// Whether the session takes turns with others.
     pub(super) takes_turns: bool,
     pub(super) sampler: Sampler,
+    /// Whether commands of a batch are taken.
+    pub(super) is_in_batch: bool,
+    /// Whether commands that are held may be able to run, of which the end of the batch takes care.
+    pub(super) is_due: bool,
     pub(super) is_closed: bool,
 }
 
