@@ -341,8 +341,11 @@ impl Engine {
                 self.create_due_graphs(state);
                 return self.settle(state);
             }
-            Turn::Stalled => return self.want_turn(state),
-            Turn::Wanted => return,
+            Turn::Stalled => {
+                self.want_turn(state);
+                return self.settle(state);
+            }
+            Turn::Wanted => return self.settle(state),
         }
         state.sampler.begin();
         loop {
@@ -653,8 +656,11 @@ impl Engine {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         state.awaits_trims = true;
-        // Also in a batch: the end of a trim wakes this thread only if commands are held.
-        self.is_holding.store(true, Ordering::SeqCst);
+        // Also in a batch: the end of a trim wakes this thread only if commands are held. For the same reason, commands of
+        // the batch may have missed progress.
+        if !self.is_holding.swap(true, Ordering::SeqCst) {
+            self.advance(state);
+        }
         while !self.has_trimmed(&mut guard, PoolId::DEFAULT, bytes) && !guard.is_closed {
             self.announced.wait(&mut guard);
         }

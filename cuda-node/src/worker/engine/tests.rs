@@ -209,6 +209,25 @@ fn work_that_waits_for_its_client_stalls_and_goes_on_with_the_turn() {
     assert_eq!(held(), 0);
 }
 
+/// Otherwise a session that has no turn, and to which something arrives beside the request, keeps others from the device.
+#[test]
+fn drain_in_a_batch_is_answered_without_the_turn() {
+    let engine = engine();
+    let (to, transfer) = (Region { alloc: AllocId(1), offset: 0 }, TransferId(1));
+    let step = Step::WriteBulk { to, transfer, bytes: 8 };
+    let ticket = Ticket { stream: STREAM, number: 1 };
+    engine.command(Command::Submit { ticket, after: Vec::new(), step }, 64).unwrap();
+    engine.turn(false);
+    engine.drain(1);
+    assert!(engine.state.lock().turn == Turn::Wanted);
+    engine.begin_batch();
+    engine.drain(2);
+    let piece = engine.staging().take(8).unwrap().unwrap();
+    engine.piece(transfer, piece, 8).unwrap();
+    engine.end_batch();
+    assert_eq!(engine.state.lock().drain, None);
+}
+
 #[test]
 fn waiting_queries_are_limited() {
     let engine = engine();

@@ -208,7 +208,7 @@ impl Test {
     }
 
     /// The submissions that the backend has, by stream: `g` for a graph, `j` for a join, `l` for a launch.
-    fn submitted(&self) -> Vec<(u64, char)> {
+    pub(super) fn submitted(&self) -> Vec<(u64, char)> {
         let kind = |work: &Work<'_>| match work {
             Work::Graph(_) => 'g',
             Work::Join => 'j',

@@ -249,6 +249,30 @@ fn end_of_a_session_ends_the_wait_for_a_trim() {
     submit.join().unwrap().unwrap();
 }
 
+/// Else the session waits for the progress of other work, which may never come.
+#[test]
+fn command_of_a_batch_goes_on_though_a_submit_takes_memory_meanwhile() {
+    let mut test = Test::new();
+    test.take(2, 1, ALL).unwrap();
+    test.submit(2, &[], Work::Join);
+    test.free(2, 1).unwrap();
+    let engine = test.engine.clone();
+    let submit = thread::spawn(move || engine.take_memory(ALL).map(drop));
+    // The thread waits for the free.
+    while test.backend.wanted.lock().is_empty() {
+        assert!(!submit.is_finished(), "the memory is in use");
+        thread::yield_now();
+    }
+    test.load();
+    test.engine.begin_batch();
+    test.submit(1, &[], kernel());
+    test.loaded();
+    test.complete(2);
+    submit.join().unwrap().unwrap();
+    test.engine.end_batch();
+    assert_eq!(test.submitted().last(), Some(&(1, 'l')));
+}
+
 /// An endless loop of allocations and frees goes on without waiting, as without a quota.
 #[test]
 fn gpu_reuses_memory_in_the_order_of_a_stream() {
