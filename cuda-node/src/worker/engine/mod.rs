@@ -164,6 +164,14 @@ impl Engine {
         }
     }
 
+    /// Does what the earlier commands of a batch have left to its end.
+    fn flush_early(&self, state: &mut State) {
+        if state.is_in_batch {
+            self.flush(state);
+            (state.is_in_batch, state.is_due) = (true, true);
+        }
+    }
+
     /// Takes the next command of the client, whose frame has `bytes` bytes.
     ///
     /// # Errors
@@ -308,10 +316,8 @@ impl Engine {
         if first && self.try_run(state, stream, &mut item) == Outcome::Done {
             return Ok(());
         }
-        if state.is_in_batch && (state.held == HELD_LIMIT || state.held_bytes + bytes > HELD_BYTES)
-        {
-            self.flush(state);
-            (state.is_in_batch, state.is_due) = (true, true);
+        if state.held == HELD_LIMIT || state.held_bytes + bytes > HELD_BYTES {
+            self.flush_early(state);
         }
         if state.held == HELD_LIMIT {
             return Err(violation(format!("more than {HELD_LIMIT} commands wait")));
@@ -1100,6 +1106,10 @@ impl Engine {
     pub(super) fn turn(&self, has_turn: bool) {
         let mut state = self.state.lock();
         state.takes_turns = true;
+        if !has_turn {
+            // The turn that ends may have begun in this batch.
+            self.flush_early(&mut state);
+        }
         match state.turn {
             _ if has_turn => self.set_turn(&mut state, Turn::GoesOn),
             Turn::Has | Turn::GoesOn => self.set_turn(&mut state, Turn::GivesBack),

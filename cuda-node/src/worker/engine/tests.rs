@@ -228,6 +228,25 @@ fn drain_in_a_batch_is_answered_without_the_turn() {
     assert_eq!(engine.state.lock().drain, None);
 }
 
+/// Otherwise a session whose worker reads late does nothing in its turns.
+#[test]
+fn held_commands_run_in_a_turn_that_begins_and_ends_in_one_batch() {
+    let engine = engine();
+    let (to, transfer) = (Region { alloc: AllocId(1), offset: 0 }, TransferId(1));
+    let step = Step::WriteBulk { to, transfer, bytes: 8 };
+    let ticket = Ticket { stream: STREAM, number: 1 };
+    engine.command(Command::Submit { ticket, after: Vec::new(), step }, 64).unwrap();
+    engine.turn(false);
+    let piece = engine.staging().take(8).unwrap().unwrap();
+    engine.piece(transfer, piece, 8).unwrap();
+    assert_eq!(engine.state.lock().held, 1);
+    engine.begin_batch();
+    engine.turn(true);
+    engine.turn(false);
+    engine.end_batch();
+    assert_eq!(engine.state.lock().held, 0);
+}
+
 #[test]
 fn waiting_queries_are_limited() {
     let engine = engine();
