@@ -216,7 +216,9 @@ fn lease_that_is_preempted_does_not_come_back() {
         node.restart(Signal::KILL);
         check(&waiting.join().unwrap().unwrap());
     });
-    assert!(first.device().new_stream().is_err());
+    wait_until("the client knows that its lease has ended", || {
+        first.device().new_stream().is_err()
+    });
 }
 
 /// Sets the limit of the descriptors of a node. Returns the limits before.
