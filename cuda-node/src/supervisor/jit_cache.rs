@@ -175,7 +175,7 @@ impl Removals {
 
 impl Drop for Removals {
     fn drop(&mut self) {
-        // What remains there is for the next node.
+        // If the folder is not empty, the next node removes it.
         _ = fs::remove_dir(&self.workers);
     }
 }

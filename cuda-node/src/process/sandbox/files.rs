@@ -82,8 +82,8 @@ const READABLE_OF_PROCESS: [&str; 6] = [
     "/proc/self/status",
 ];
 
-/// The name of the process, and the folder with those of its threads. The driver writes names, and does not start without.
-/// The folder also has lists of mounts, which nobody can write.
+/// The name of the process, and the folder with the names of its threads. The driver does not start if it cannot write them.
+/// The folder also contains lists of mounts. A worker cannot read those, because it may only write below the folder.
 const NAME_OF_PROCESS: &str = "/proc/self/comm";
 const THREADS_OF_PROCESS: &str = "/proc/self/task";
 
@@ -268,7 +268,8 @@ impl View {
         // The links of `/proc` lead to this process, also that of the network.
         let kernel =
             kernel.filter(|path| !is_hidden(path) && !is_process(path) && !path.is_symlink());
-        // A rule holds for an inode, and `/proc` has another one after nobody has used a file for some time.
+        // A rule applies to an inode. The kernel drops unused inodes of `/proc` when memory is short, and creates new ones
+        // without the rule. An open descriptor keeps the inode.
         for path in READABLE_OF_PROCESS.into_iter().chain([NAME_OF_PROCESS, THREADS_OF_PROCESS]) {
             mem::forget(PathFd::new(path));
         }

@@ -209,21 +209,32 @@ fn work_that_waits_for_its_client_stalls_and_goes_on_with_the_turn() {
     assert_eq!(held(), 0);
 }
 
-/// Otherwise a session that has no turn, and to which something arrives beside the request, keeps others from the device.
-#[test]
-fn drain_in_a_batch_is_answered_without_the_turn() {
+/// An engine whose session gives its turn back, with a write that waits for its bytes.
+fn engine_without_turn() -> Arc<Engine> {
     let engine = engine();
     let (to, transfer) = (Region { alloc: AllocId(1), offset: 0 }, TransferId(1));
     let step = Step::WriteBulk { to, transfer, bytes: 8 };
     let ticket = Ticket { stream: STREAM, number: 1 };
     engine.command(Command::Submit { ticket, after: Vec::new(), step }, 64).unwrap();
     engine.turn(false);
+    engine
+}
+
+/// The bytes of that write arrive.
+fn write_arrives(engine: &Engine) {
+    let piece = engine.staging().take(8).unwrap().unwrap();
+    engine.piece(TransferId(1), piece, 8).unwrap();
+}
+
+/// Otherwise a session that has no turn, and to which something arrives beside the request, keeps others from the device.
+#[test]
+fn drain_in_a_batch_is_answered_without_the_turn() {
+    let engine = engine_without_turn();
     engine.drain(1);
     assert!(engine.state.lock().turn == Turn::Wanted);
     engine.begin_batch();
     engine.drain(2);
-    let piece = engine.staging().take(8).unwrap().unwrap();
-    engine.piece(transfer, piece, 8).unwrap();
+    write_arrives(&engine);
     engine.end_batch();
     assert_eq!(engine.state.lock().drain, None);
 }
@@ -231,14 +242,8 @@ fn drain_in_a_batch_is_answered_without_the_turn() {
 /// Otherwise a session whose worker reads late does nothing in its turns.
 #[test]
 fn held_commands_run_in_a_turn_that_begins_and_ends_in_one_batch() {
-    let engine = engine();
-    let (to, transfer) = (Region { alloc: AllocId(1), offset: 0 }, TransferId(1));
-    let step = Step::WriteBulk { to, transfer, bytes: 8 };
-    let ticket = Ticket { stream: STREAM, number: 1 };
-    engine.command(Command::Submit { ticket, after: Vec::new(), step }, 64).unwrap();
-    engine.turn(false);
-    let piece = engine.staging().take(8).unwrap().unwrap();
-    engine.piece(transfer, piece, 8).unwrap();
+    let engine = engine_without_turn();
+    write_arrives(&engine);
     assert_eq!(engine.state.lock().held, 1);
     engine.begin_batch();
     engine.turn(true);

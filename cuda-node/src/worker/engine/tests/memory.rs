@@ -166,6 +166,31 @@ fn create_pool() -> Control {
     Control::CreatePool { id: POOL, spec: PoolSpec::new(ALL) }
 }
 
+/// A session on a GPU, whose pool keeps the memory of the lease, which is free.
+fn gpu_with_free_pool() -> Test {
+    let mut test = gpu();
+    test.control(create_pool()).unwrap();
+    test.take_in(POOL, 1, ALL).unwrap();
+    test.free(1, 1).unwrap();
+    test.complete(1);
+    test
+}
+
+/// Takes the memory of the lease on another thread, until that waits as `waits` says.
+fn submit_that_waits(
+    test: &Test,
+    waits: impl Fn(&Test) -> bool,
+    otherwise: &str,
+) -> thread::JoinHandle<Result<Memory, Error>> {
+    let engine = test.engine.clone();
+    let submit = thread::spawn(move || engine.take_memory(ALL));
+    while !waits(test) {
+        assert!(!submit.is_finished(), "{otherwise}");
+        thread::yield_now();
+    }
+    submit
+}
+
 /// Else each pool of the id would have the memory of the lease once more: the device does not reuse that of an earlier
 /// one.
 #[test]
@@ -187,11 +212,7 @@ fn pool_has_its_id_until_its_frees_are_complete() {
 /// The device trims a pool later. Until then it has the memory of the pool, besides that of the allocation.
 #[test]
 fn allocation_waits_for_the_trim_of_another_pool() {
-    let mut test = gpu();
-    test.control(create_pool()).unwrap();
-    test.take_in(POOL, 1, ALL).unwrap();
-    test.free(1, 1).unwrap();
-    test.complete(1);
+    let mut test = gpu_with_free_pool();
     test.take(1, 2, ALL).unwrap();
     assert_eq!(test.memory(), [('a', 1), ('f', 1)]);
     assert_eq!(test.trimmed(), [POOL]);
@@ -214,18 +235,10 @@ fn allocation_waits_for_the_trim_of_another_pool() {
 /// The memory of a submit is in the default pool, and the other pools keep memory too.
 #[test]
 fn memory_of_a_submit_waits_for_the_trim_of_a_pool_and_counts_in_the_default_one() {
-    let mut test = gpu();
-    test.control(create_pool()).unwrap();
-    test.take_in(POOL, 1, ALL).unwrap();
-    test.free(1, 1).unwrap();
-    test.complete(1);
-    let engine = test.engine.clone();
-    let submit = thread::spawn(move || engine.take_memory(ALL).unwrap());
-    while test.trimmed().is_empty() {
-        assert!(!submit.is_finished(), "the pool is not trimmed");
-        thread::yield_now();
-    }
-    drop(submit.join().unwrap());
+    let mut test = gpu_with_free_pool();
+    let is_trimmed = |test: &Test| !test.trimmed().is_empty();
+    let submit = submit_that_waits(&test, is_trimmed, "the pool is not trimmed");
+    submit.join().unwrap().unwrap();
     test.take_in(POOL, 2, ALL).unwrap();
     assert_eq!(test.trimmed(), [PoolId::DEFAULT]);
     assert_eq!(test.memory().last(), Some(&('a', 2)));
@@ -234,17 +247,9 @@ fn memory_of_a_submit_waits_for_the_trim_of_a_pool_and_counts_in_the_default_one
 /// The worker waits for the thread of the submits when its session ends.
 #[test]
 fn end_of_a_session_ends_the_wait_for_a_trim() {
-    let mut test = gpu();
-    test.control(create_pool()).unwrap();
-    test.take_in(POOL, 1, ALL).unwrap();
-    test.free(1, 1).unwrap();
-    test.complete(1);
-    let engine = test.engine.clone();
-    let submit = thread::spawn(move || engine.take_memory(ALL).map(drop));
-    while test.backend.trimming.lock().is_empty() {
-        assert!(!submit.is_finished(), "the pool is not trimmed");
-        thread::yield_now();
-    }
+    let test = gpu_with_free_pool();
+    let is_trimming = |test: &Test| !test.backend.trimming.lock().is_empty();
+    let submit = submit_that_waits(&test, is_trimming, "the pool is not trimmed");
     test.engine.close();
     submit.join().unwrap().unwrap();
 }
@@ -256,13 +261,8 @@ fn command_of_a_batch_goes_on_though_a_submit_takes_memory_meanwhile() {
     test.take(2, 1, ALL).unwrap();
     test.submit(2, &[], Work::Join);
     test.free(2, 1).unwrap();
-    let engine = test.engine.clone();
-    let submit = thread::spawn(move || engine.take_memory(ALL).map(drop));
-    // The thread waits for the free.
-    while test.backend.wanted.lock().is_empty() {
-        assert!(!submit.is_finished(), "the memory is in use");
-        thread::yield_now();
-    }
+    let wants_the_free = |test: &Test| !test.backend.wanted.lock().is_empty();
+    let submit = submit_that_waits(&test, wants_the_free, "the memory is in use");
     test.load();
     test.engine.begin_batch();
     test.submit(1, &[], kernel());
