@@ -209,13 +209,19 @@ fn work_that_waits_for_its_client_stalls_and_goes_on_with_the_turn() {
     assert_eq!(held(), 0);
 }
 
-/// An engine whose session gives its turn back, with a write that waits for its bytes.
-fn engine_without_turn() -> Arc<Engine> {
+/// An engine with a write that waits for its bytes.
+fn engine_with_write() -> Arc<Engine> {
     let engine = engine();
     let (to, transfer) = (Region { alloc: AllocId(1), offset: 0 }, TransferId(1));
     let step = Step::WriteBulk { to, transfer, bytes: 8 };
     let ticket = Ticket { stream: STREAM, number: 1 };
     engine.command(Command::Submit { ticket, after: Vec::new(), step }, 64).unwrap();
+    engine
+}
+
+/// The same, whose session gives its turn back.
+fn engine_without_turn() -> Arc<Engine> {
+    let engine = engine_with_write();
     engine.turn(false);
     engine
 }
@@ -224,6 +230,18 @@ fn engine_without_turn() -> Arc<Engine> {
 fn write_arrives(engine: &Engine) {
     let piece = engine.staging().take(8).unwrap().unwrap();
     engine.piece(TransferId(1), piece, 8).unwrap();
+}
+
+/// Otherwise each command of the batch looks at all that are held.
+#[test]
+fn held_commands_run_at_the_end_of_a_batch() {
+    let engine = engine_with_write();
+    engine.begin_batch();
+    write_arrives(&engine);
+    engine.command(Command::Control(Control::UnloadModule { id: ModuleId(1) }), 64).unwrap();
+    assert_eq!(engine.state.lock().held, 1);
+    engine.end_batch();
+    assert_eq!(engine.state.lock().held, 0);
 }
 
 /// Otherwise a session that has no turn, and to which something arrives beside the request, keeps others from the device.
