@@ -222,18 +222,19 @@ fn audit_log_has_the_ends_of_leases_when_the_node_stops() {
 
 #[test]
 fn node_whose_audit_log_is_full_grants_no_lease() {
-    let node = Node::start("--audit /dev/full");
+    let mut node = Node::start("--audit /dev/full");
     let started = Instant::now();
-    loop {
+    let refused = loop {
         match node.client().allocate(&LeaseBuilder::new(&node.address)) {
             Ok(_) => assert!(started.elapsed() < LONG, "leases are granted without an audit log"),
-            Err(error) => {
-                let error = error.to_string();
-                assert!(error.contains("audit log") && error.contains("No space left"), "{error}");
-                return;
-            }
+            Err(error) => break error.to_string(),
         }
-    }
+    };
+    assert!(refused.contains("audit log") && refused.contains("No space left"), "{refused}");
+    node.signal(Signal::TERM);
+    assert!(node.child.wait().unwrap().success());
+    let log = node.log();
+    assert!(log.contains("the last lines of its audit log are lost"), "{log}");
 }
 
 #[test]

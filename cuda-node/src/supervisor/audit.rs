@@ -260,15 +260,20 @@ impl Audit {
         _ = log.written.subscribe().wait_for(|written| *written >= until).await;
     }
 
-    /// Waits until all lines are in the file, or cannot be written, or until the time is over.
+    /// Waits until all lines are in the file, or cannot be written, or until the time is over, and the log of the node
+    /// says what is lost.
     pub(super) fn flush(&self, limit: Duration) {
         let Some(log) = &self.0 else { return };
         let until = Instant::now() + limit;
         let mut lines = log.lines.lock();
         while lines.len() > 0 && lines.failure.is_none() {
             if log.changed.wait_until(&mut lines, until).timed_out() {
-                return;
+                break;
             }
+        }
+        if lines.len() > 0 {
+            let (bytes, path) = (lines.len(), log.path.display());
+            tracing::error!(bytes, %path, "the node ends, and the last lines of its audit log are lost");
         }
     }
 }
