@@ -233,7 +233,8 @@ fn measure_the_wait_behind_dropped_operations() {
     }
 }
 
-/// The node refuses an allocation at once, while the kernel in front of it has not faulted yet.
+/// The node refuses an allocation at once, while the kernel in front of it has not faulted yet. The client waits for the bytes
+/// of a download that is skipped, until the node says that it has failed.
 #[test]
 fn fault_is_reported_also_in_front_of_an_allocation_that_is_refused() {
     if device() != "cpu" {
@@ -259,15 +260,19 @@ fn fault_is_reported_also_in_front_of_an_allocation_that_is_refused() {
     drop(unsafe { launch(&hold, ONE, (x, read)).async_on(&stream) }.unwrap());
     // SAFETY: takes no argument. It writes to address 0, which the device refuses.
     let mut faulted = unsafe { launch(&null_store, ONE, ()) }.settled().schedule(&policy);
+    let mut skipped = zeros::<u8>(1).then(to_host).timeout(LONG).schedule(&policy);
     let mut refused = zeros::<u8>(BYTES as usize / 2).settled().schedule(&policy);
     let task = &mut Context::from_waker(Waker::noop());
     assert!(std::pin::Pin::new(&mut faulted).poll(task).is_pending());
+    assert!(std::pin::Pin::new(&mut skipped).poll(task).is_pending());
     assert!(std::pin::Pin::new(&mut refused).poll(task).is_pending());
     // An answer to a later command shows that the allocation was refused.
     zeros::<u8>(1).then(to_host).sync_on(&opens).unwrap();
     cuda_async::memory::fill(written, 1).sync_on(&opens).unwrap();
     let refused = refused.wait().map(drop).unwrap_err();
     assert!(refused.to_string().contains("bytes requested"), "{refused}");
-    let faulted = faulted.wait().unwrap_err();
-    assert!(matches!(faulted, Error::Fault(_)), "{faulted}");
+    for failed in [faulted.wait(), skipped.wait().map(drop)] {
+        let error = failed.unwrap_err();
+        assert!(matches!(error, Error::Fault(_)), "{error}");
+    }
 }
