@@ -154,15 +154,7 @@ impl Device {
         blocks: u32,
         access: Access,
     ) -> Result<Ticket, Error> {
-        let flag = [Relocation { at: 0, region: START, bytes: 4, access }];
-        let launch = Launch {
-            function: FunctionId { module: ModuleId(1), entry },
-            config: LaunchConfig::new(blocks, 32),
-            params: vec![0; 8].into(),
-            relocations: flag.to_vec().into(),
-            variables: Default::default(),
-        };
-        self.submit(stream, Work::Launch(launch))
+        self.submit(stream, kernel(entry, blocks, START, access))
     }
 
     fn launch(&self, stream: StreamId, entry: u32, blocks: u32) -> Result<Ticket, Error> {
@@ -228,6 +220,17 @@ impl Drop for Device {
             assert_eq!(self.sink.violations(), [""; 0]);
         }
     }
+}
+
+/// The launch of a kernel that states the use of a word.
+fn kernel(entry: u32, blocks: u32, region: Region, access: Access) -> Work<'static> {
+    Work::Launch(Launch {
+        function: FunctionId { module: ModuleId(1), entry },
+        config: LaunchConfig::new(blocks, 32),
+        params: vec![0; 8].into(),
+        relocations: vec![Relocation { at: 0, region, bytes: 4, access }].into(),
+        variables: Default::default(),
+    })
 }
 
 fn is_fault(error: &Error, kind: FaultKind) -> bool {

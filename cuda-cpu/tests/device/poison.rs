@@ -1,5 +1,7 @@
 //! Poison: reads of memory whose contents were lost.
 
+use cuda_core::protocol::{Graph, GraphId, GraphLaunch, GraphNode};
+
 use super::*;
 
 const OTHER: AllocId = AllocId(2);
@@ -109,4 +111,45 @@ fn free_does_not_end_poison_for_submissions_before_it() {
     d.client.allocate(A, OTHER, FLAG_BYTES).unwrap();
     let read = d.submit(A, Work::Copy { from: word(OTHER), to, bytes: 4 }).unwrap();
     assert_eq!(d.outcome(read), Ok(()));
+}
+
+/// Creates a graph of these nodes, one after the other, and launches it.
+fn launch_graph(d: &Device, nodes: Vec<Work<'static>>) -> Ticket {
+    let node = |work| GraphNode { work, after: Vec::new(), name: None };
+    let graph = Graph { nodes: nodes.into_iter().map(node).collect(), host: Vec::new() };
+    let (id, graph) = (GraphId(1), Arc::new(graph));
+    d.client.control(Control::CreateGraph { id, graph }).unwrap();
+    let launch = GraphLaunch { graph: id, uses: (&[]).into(), changes: Vec::new() };
+    d.submit(A, Work::Graph(launch)).unwrap()
+}
+
+/// Otherwise a read after the reset returns what was there before the launch.
+#[test]
+fn nodes_behind_a_fault_lose_what_they_write() {
+    let d = Device::new(2);
+    let fill = |offset| {
+        let to = Region { offset, ..START };
+        Work::Fill { to, pattern: Pattern::Word(7), count: 1 }
+    };
+    let launch = launch_graph(&d, vec![kernel(TRAP, 1, START, Access::Read), fill(4)]);
+    let fault = d.outcome(launch).unwrap_err();
+    assert!(is_fault(&fault, FaultKind::Trap), "{fault}");
+    assert_eq!(d.client.reset(), Some(fault.clone()));
+    assert_eq!(d.read(A, 0, &[]), Ok(0));
+    assert_eq!(d.read(A, 4, &[]), Err(Error::ContentsLost { cause: Box::new(fault) }));
+}
+
+/// Otherwise the nodes behind the fault are skipped, and later work goes on as if they had run.
+#[test]
+fn fault_behind_a_node_that_is_skipped_loses_the_device() {
+    let (d, _) = poisoned();
+    let before = d.sink.take_faults();
+    let second = Region { offset: 4, ..START };
+    let to = Region { alloc: OTHER, offset: 0 };
+    let copy = Work::Copy { from: START, to, bytes: 4 };
+    let launch = launch_graph(&d, vec![copy, kernel(TRAP, 1, second, Access::Write)]);
+    let fault = d.outcome(launch).unwrap_err();
+    assert!(is_fault(&fault, FaultKind::Trap), "{fault}");
+    assert_eq!((before.len(), d.sink.take_faults()), (1, vec![fault.clone()]));
+    assert!(matches!(d.fill(A, 1), Err(Error::DeviceLost { .. })));
 }

@@ -56,8 +56,6 @@ struct Stream {
     graphs: VecDeque<(u64, Arc<GraphMemory>)>,
     /// Frees that are not complete, with the backend's numbers that they come after.
     frees: VecDeque<(u64, Freed)>,
-    /// The last submission of the client that was reported as failed.
-    failed: u64,
     /// The time of the last submission, by the clock of the [`Sampler`](super::telemetry::Sampler).
     submitted_at: Option<Instant>,
     /// The submission that is timed, with the backend's number.
@@ -179,8 +177,8 @@ impl Reports {
         stream.downloads.retain(|(at, _)| *at != number);
         stream.uploads.retain(|(at, _)| *at != number);
         stream.graphs.retain(|(at, _)| *at != number);
-        let complete = stream.numbers.refuse();
         self.fail(client, error, stream);
+        let complete = stream.numbers.refuse();
         self.completed(client.stream, complete, stream);
     }
 
@@ -188,14 +186,15 @@ impl Reports {
     pub(super) fn skip(&self, client: Ticket, error: Error) {
         let mut streams = self.streams.lock();
         let stream = streams.entry(client.stream).or_default();
-        let complete = stream.numbers.skip(client.number);
+        stream.numbers.open(client.number);
         self.fail(client, error, stream);
+        let complete = stream.numbers.skip();
         self.completed(client.stream, complete, stream);
     }
 
+    /// Reports that a submission in flight has failed, unless that was reported for another part of it.
     fn fail(&self, client: Ticket, error: Error, stream: &mut Stream) {
-        if stream.failed < client.number {
-            stream.failed = client.number;
+        if stream.numbers.fail(client.number) {
             self.outbox.push(&Notice::Failed { ticket: client, error }.into());
         }
     }
@@ -426,9 +425,20 @@ struct Numbers {
     completed: u64,
     /// The last number of the client that is complete.
     client_completed: u64,
-    /// Submissions that are not known to be complete: the number of the client, and the last number of the backend that
-    /// belongs to it. `u64::MAX` while parts of it are missing.
-    in_flight: VecDeque<(u64, u64)>,
+    /// Submissions that are not known to be complete.
+    in_flight: VecDeque<InFlight>,
+}
+
+/// A submission of the client that is not known to be complete.
+#[derive(Debug)]
+struct InFlight {
+    /// The number of the client.
+    client: u64,
+    /// The last number of the backend that belongs to it. [`UNFINISHED`] while parts of it are missing.
+    last: u64,
+    /// Whether a part of it has failed. The backend reports failures of earlier submissions later than those of submissions
+    /// that it does not take, so the last one that has failed says nothing about others.
+    has_failed: bool,
 }
 
 const UNFINISHED: u64 = u64::MAX;
@@ -437,33 +447,38 @@ impl Numbers {
     /// Returns the backend's number for the next part of submission `client`.
     fn begin(&mut self, client: u64, is_last: bool) -> u64 {
         self.taken += 1;
-        let last = if is_last { self.taken } else { UNFINISHED };
-        match self.in_flight.back_mut() {
-            Some(back) if back.0 == client => back.1 = last,
-            _ => self.in_flight.push_back((client, last)),
-        }
+        self.open(client).last = if is_last { self.taken } else { UNFINISHED };
         self.taken
+    }
+
+    /// The last submission of the client, which is in flight from now on.
+    fn open(&mut self, client: u64) -> &mut InFlight {
+        if self.in_flight.back().is_none_or(|back| back.client != client) {
+            self.in_flight.push_back(InFlight { client, last: UNFINISHED, has_failed: false });
+        }
+        let back = self.in_flight.len() - 1;
+        &mut self.in_flight[back]
+    }
+
+    /// Records that a submission in flight has failed. Returns whether no part of it had.
+    fn fail(&mut self, client: u64) -> bool {
+        let found = self.in_flight.binary_search_by_key(&client, |of| of.client);
+        let found = found.ok().and_then(|found| self.in_flight.get_mut(found));
+        found.is_some_and(|found| !std::mem::replace(&mut found.has_failed, true))
     }
 
     /// Withdraws the number that [`begin`](Self::begin) returned last, because the backend refused it. The submission
     /// is complete as soon as its predecessors are. Returns whether it is complete now.
     fn refuse(&mut self) -> bool {
         self.taken -= 1;
-        self.skip_open()
+        self.skip()
     }
 
-    /// Records that submission `client` does not reach the backend. Returns whether it is complete.
-    fn skip(&mut self, client: u64) -> bool {
-        match self.in_flight.back() {
-            Some(back) if back.0 == client => {}
-            _ => self.in_flight.push_back((client, UNFINISHED)),
-        }
-        self.skip_open()
-    }
-
-    fn skip_open(&mut self) -> bool {
+    /// Records that the submission that was [opened](Self::open) last does not reach the backend, or no more parts of it do.
+    /// Returns whether it is complete.
+    fn skip(&mut self) -> bool {
         if let Some(back) = self.in_flight.back_mut() {
-            back.1 = self.taken;
+            back.last = self.taken;
         }
         self.complete(self.completed).is_some()
     }
@@ -472,10 +487,10 @@ impl Numbers {
     fn complete(&mut self, number: u64) -> Option<u64> {
         self.completed = self.completed.max(number);
         let before = self.client_completed;
-        while let Some((client, last)) = self.in_flight.front()
-            && *last <= self.completed
+        while let Some(front) = self.in_flight.front()
+            && front.last <= self.completed
         {
-            self.client_completed = *client;
+            self.client_completed = front.client;
             self.in_flight.pop_front();
         }
         (self.client_completed > before).then_some(self.client_completed)
@@ -483,8 +498,8 @@ impl Numbers {
 
     /// The client's number for a number of the backend that is in flight.
     fn client(&self, number: u64) -> Option<u64> {
-        let found = self.in_flight.partition_point(|(_, last)| *last < number);
-        self.in_flight.get(found).map(|(client, _)| *client)
+        let found = self.in_flight.partition_point(|of| of.last < number);
+        self.in_flight.get(found).map(|of| of.client)
     }
 
     /// The backend's number that completes submission `client` of the client.
@@ -492,9 +507,9 @@ impl Numbers {
         if client <= self.client_completed {
             return Stage::Complete;
         }
-        let found = self.in_flight.partition_point(|(number, _)| *number < client);
+        let found = self.in_flight.partition_point(|of| of.client < client);
         match self.in_flight.get(found) {
-            Some((_, last)) if *last != UNFINISHED => Stage::Submitted(*last),
+            Some(InFlight { last, .. }) if *last != UNFINISHED => Stage::Submitted(*last),
             _ => Stage::Held,
         }
     }
@@ -502,9 +517,9 @@ impl Numbers {
     /// The backend's numbers of the submissions `first..=last` of the client, as far as they are in flight.
     fn range(&self, first: u64, last: u64) -> Option<(u64, u64)> {
         let end_before = |client: u64| {
-            let found = self.in_flight.partition_point(|(number, _)| *number < client);
+            let found = self.in_flight.partition_point(|of| of.client < client);
             let before = found.checked_sub(1).and_then(|at| self.in_flight.get(at));
-            before.map_or(self.completed, |(_, last)| (*last).min(self.taken))
+            before.map_or(self.completed, |of| of.last.min(self.taken))
         };
         let (first, last) = (end_before(first) + 1, end_before(last.saturating_add(1)));
         (first <= last).then_some((first, last))
@@ -539,7 +554,43 @@ pub(super) enum Stage {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::channel;
+
+    use cuda_lease::wire::{Event, FrameBuffer};
+
     use super::*;
+    use crate::worker::messages::Resume;
+
+    /// A submission that cannot run fails at once, while an earlier one runs that fails later. Without a report of its own,
+    /// the client would take that one for successful.
+    #[test]
+    fn each_submission_that_fails_is_reported_once() {
+        let reports = Reports::new(channel().0);
+        reports.outbox.resume(Resume { epoch: 1, received: 0 }, 0);
+        let ticket = |number| Ticket { stream: StreamId(1), number };
+        let error = || Error::OutOfHostMemory { requested: 1 };
+        let begin = |number, is_last| {
+            reports.begin(ticket(number), is_last, StepMemory::Nothing, Instant::now());
+        };
+        reports.create(StreamId(1));
+        begin(1, true);
+        begin(2, false);
+        begin(2, true);
+        reports.skip(ticket(3), error());
+        begin(4, true);
+        reports.refuse(ticket(4), error());
+        (1..=3).for_each(|number| reports.failed(ticket(number), error()));
+        let mut frames = FrameBuffer::default();
+        frames.extend(&reports.outbox.wait().frames.unwrap());
+        let frames = frames.take().unwrap();
+        let failed = frames.iter().filter_map(|frame| {
+            match Event::decode(frame.header.opcode, frame.body).unwrap() {
+                Event::Notice(Notice::Failed { ticket, .. }) => Some(ticket.number),
+                _ => None,
+            }
+        });
+        assert_eq!(failed.collect::<Vec<_>>(), [3, 4, 1, 2]);
+    }
 
     #[test]
     fn copy_in_parts_is_complete_with_its_last_part() {
@@ -579,7 +630,8 @@ mod tests {
         assert!(!numbers.refuse());
         assert_eq!(numbers.backend(2), Stage::Submitted(1));
         assert_eq!(numbers.complete(1), Some(2));
-        assert!(numbers.skip(3));
+        numbers.open(3);
+        assert!(numbers.skip());
         assert_eq!((numbers.client_completed(), numbers.begin(4, true)), (3, 2));
     }
 

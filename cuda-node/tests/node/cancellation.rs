@@ -232,3 +232,47 @@ fn measure_the_wait_behind_dropped_operations() {
         assert!(next <= one + Duration::from_millis(50), "{next:?}");
     }
 }
+
+/// The node refuses an allocation at once, while the kernel in front of it has not faulted yet. The client waits for the bytes
+/// of a download that is skipped, until the node says that it has failed.
+#[test]
+fn fault_is_reported_also_in_front_of_an_allocation_that_is_refused() {
+    if device() != "cpu" {
+        return eprintln!("skipped: a fault of a GPU ends the session");
+    }
+    const BYTES: u64 = 64 << 20;
+    let node = Node::start(&[]);
+    let lease = node.lease().min_vram(BYTES).acquire_blocking().unwrap();
+    // The client does not know of the memory of submits.
+    let job = lease.submit("iota", include_str!("../../../kernels/iota.ptx")).arg(&1u32);
+    job.max_output(4).region_bytes(BYTES / 4 * 3).launch_blocking().unwrap();
+    let device = lease.device();
+    let hold = function(device, "hold");
+    let faults = include_str!("../../../kernels/faults.ptx");
+    let null_store = device.load_ptx_blocking(faults).unwrap().function("null_store").unwrap();
+    let (stream, opens) = (device.new_stream().unwrap(), device.new_stream().unwrap());
+    let policy = SingleStream::from(stream.clone());
+    let mut gate = zeros::<u32>(2).sync_on(&stream).unwrap();
+    let (read, written) = gate.split_at_mut(1).unwrap();
+    let x = zeros::<u32>(1).sync_on(&stream).unwrap();
+    // SAFETY: writes `x`. It reads the word behind `read`, which is memory of the same allocation, until another stream
+    // has written it.
+    drop(unsafe { launch(&hold, ONE, (x, read)).async_on(&stream) }.unwrap());
+    // SAFETY: takes no argument. It writes to address 0, which the device refuses.
+    let mut faulted = unsafe { launch(&null_store, ONE, ()) }.settled().schedule(&policy);
+    let mut skipped = zeros::<u8>(1).then(to_host).timeout(LONG).schedule(&policy);
+    let mut refused = zeros::<u8>(BYTES as usize / 2).settled().schedule(&policy);
+    let task = &mut Context::from_waker(Waker::noop());
+    assert!(std::pin::Pin::new(&mut faulted).poll(task).is_pending());
+    assert!(std::pin::Pin::new(&mut skipped).poll(task).is_pending());
+    assert!(std::pin::Pin::new(&mut refused).poll(task).is_pending());
+    // An answer to a later command shows that the allocation was refused.
+    zeros::<u8>(1).then(to_host).sync_on(&opens).unwrap();
+    cuda_async::memory::fill(written, 1).sync_on(&opens).unwrap();
+    let refused = refused.wait().map(drop).unwrap_err();
+    assert!(refused.to_string().contains("bytes requested"), "{refused}");
+    for failed in [faulted.wait(), skipped.wait().map(drop)] {
+        let error = failed.unwrap_err();
+        assert!(matches!(error, Error::Fault(_)), "{error}");
+    }
+}

@@ -137,7 +137,7 @@ fn submit_gets_memory_of_several_frees() {
     let buffers = [(); 2].map(|()| zeros::<u32>(BYTES / 4).sync_on(&stream).unwrap());
     for buffer in buffers {
         let config = cuda_async::LaunchConfig::new(1, 1);
-        let rounds = 50_000_000u32;
+        let rounds = 10_000_000u32;
         // SAFETY: writes to the first element.
         let launch = unsafe { cuda_async::launch(&spin, config, (buffer, 1u32, rounds, 1u32)) };
         // SAFETY: the output is dropped, so no foreign code uses it.
@@ -146,7 +146,8 @@ fn submit_gets_memory_of_several_frees() {
     // The client sends frees with its next submission. This one requests no progress.
     // SAFETY: the output is dropped, so no foreign code uses it.
     drop(unsafe { zeros::<u8>(1).async_on(&stream) }.unwrap());
-    thread::sleep(std::time::Duration::from_millis(50));
+    // A lease handles its commands in order: an answer to a later one, of another stream, shows that the frees were received.
+    zeros::<u8>(1).then(to_host).sync_on(&lease.new_stream().unwrap()).unwrap();
     let job = Job::new("square", IOTA).arg(&1u32).input(&[3f32]).max_output(4);
     let job = job.region_bytes(2 * BYTES as u64);
     let (done, ended) = std::sync::mpsc::channel();

@@ -98,20 +98,25 @@ impl Graph {
         self.0.iter().flat_map(|node| &node.uses).for_each(each);
     }
 
-    /// Runs or skips each node. A node that fails poisons what it writes, as a submission does. Returns the first error
-    /// and whether it loses the device.
+    /// Runs or skips each node. A node that fails or is skipped poisons what it writes, as a submission does. Returns the
+    /// fault that loses the device, or else the first error, and whether it is a fault.
     pub(crate) fn run(&self, device: &DeviceState, epoch: u64) -> Option<(Error, bool)> {
-        let mut first = None;
+        let mut failed: Option<(Error, bool)> = None;
         for node in &self.0 {
-            let Some((error, is_fault)) = node.run(device, epoch) else { continue };
+            let (error, is_fault) = match &failed {
+                // The nodes behind a fault are skipped.
+                Some((fault, true)) => (fault.clone(), false),
+                _ => match node.run(device, epoch) {
+                    Some(failed) => failed,
+                    None => continue,
+                },
+            };
             device.poison.spread(&node.uses, &error);
-            if is_fault {
-                // The nodes behind it are skipped.
-                return first.or(Some((error, true)));
+            if is_fault || failed.is_none() {
+                failed = Some((error, is_fault));
             }
-            first.get_or_insert((error, false));
         }
-        first
+        failed
     }
 }
 

@@ -115,7 +115,10 @@ impl Engine {
             let after = if upload.submitted == length { after } else { &[] };
             let memory = StepMemory::Upload(piece);
             let step = BackendStep { ticket, after, work: &work, host: &host, is_last, memory };
-            if !self.run(state, step) {
+            if let Err(error) = self.run(state, step) {
+                // The pieces behind it do not reach the backend.
+                let range = upload.to.used(upload.bytes, Access::Write);
+                state.objects.spread(&[range], &error);
                 upload.is_refused = true;
                 upload.pieces.clear();
             }
@@ -126,7 +129,7 @@ impl Engine {
         }
         if upload.bytes == 0 {
             let work = Work::Join;
-            self.run(state, BackendStep::whole(ticket, after, &work));
+            _ = self.run(state, BackendStep::whole(ticket, after, &work));
             return Outcome::Done;
         }
         // Its staging memory returns to the pool when the copies are complete.
@@ -175,7 +178,7 @@ impl Engine {
             let work = Work::Download { from, to, bytes };
             let memory = StepMemory::Download(piece);
             let step = BackendStep { ticket, after, work: &work, host: &host, is_last, memory };
-            if !self.run(state, step) || is_last {
+            if self.run(state, step).is_err() || is_last {
                 break;
             }
         }

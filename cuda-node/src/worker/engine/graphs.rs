@@ -221,7 +221,9 @@ impl Engine {
                         memory,
                     };
                     let taken = self.pass_on(state, step);
-                    if taken && let Ok(record) = state.graphs.record(graph) {
+                    if taken.is_ok()
+                        && let Ok(record) = state.graphs.record(graph)
+                    {
                         record.taken();
                     }
                     return;

@@ -267,7 +267,7 @@ impl Engine {
                     && has_module(state, &work)
                     && self.has_credit_for_one(state, ticket.stream)
                 {
-                    self.run(state, BackendStep::whole(ticket, &after, &work));
+                    _ = self.run(state, BackendStep::whole(ticket, &after, &work));
                     return Ok(());
                 }
                 Task::Work { number, work: work.into_owned() }
@@ -508,7 +508,7 @@ impl Engine {
                     return Outcome::Waits;
                 }
                 let ticket = Ticket { stream, number: *number };
-                self.run(state, BackendStep::whole(ticket, after, work));
+                _ = self.run(state, BackendStep::whole(ticket, after, work));
                 Outcome::Done
             }
             Task::Graph { number, graph, changes } => {
@@ -558,19 +558,22 @@ impl Engine {
 
 /// Passes work, allocations and frees to the backend.
 impl Engine {
-    /// Submits a step, or a part of it. Returns whether the backend took it.
-    fn run(&self, state: &mut State, step: BackendStep<'_>) -> bool {
+    /// Submits a step, or a part of it.
+    ///
+    /// # Errors
+    /// The step has failed, which was reported. What the part should have written is lost.
+    fn run(&self, state: &mut State, step: BackendStep<'_>) -> Result<(), Error> {
         if let Some(error) = state.objects.check(step.work) {
             let BackendStep { ticket, work, memory, .. } = step;
             drop(memory);
-            self.skip(state, ticket, &uses_of(work), error);
-            return false;
+            self.skip(state, ticket, &uses_of(work), error.clone());
+            return Err(error);
         }
         self.pass_on(state, step)
     }
 
     /// As [`run`](Self::run), for work that was checked.
-    fn pass_on(&self, state: &mut State, step: BackendStep<'_>) -> bool {
+    fn pass_on(&self, state: &mut State, step: BackendStep<'_>) -> Result<(), Error> {
         let BackendStep { ticket, after, work, host, is_last, memory } = step;
         let number = self.reports.begin(ticket, is_last, memory, state.sampler.now);
         let after = self.translate(after);
@@ -584,13 +587,13 @@ impl Engine {
                 if is_last && let Some(time) = state.sampler.submitted() {
                     self.reports.telemetry.queue(time, &self.reports.outbox);
                 }
-                true
+                Ok(())
             }
             Err(error) => {
                 let error = self.reports.cause(error);
                 state.objects.spread(&uses_of(work), &error);
-                self.reports.refuse(ticket, error);
-                false
+                self.reports.refuse(ticket, error.clone());
+                Err(error)
             }
         }
     }

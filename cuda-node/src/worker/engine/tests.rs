@@ -30,6 +30,8 @@ struct Prompt {
     capabilities: Capabilities,
     reports: Arc<Reports>,
     engine: OnceLock<Weak<Engine>>,
+    /// Whether it takes no submissions.
+    refuses: AtomicBool,
 }
 
 // SAFETY: submissions have no effect, so they are complete when they are taken, and touch no memory.
@@ -43,7 +45,8 @@ unsafe impl Backend for Prompt {
     }
 
     unsafe fn submit(&self, _: &Submission<'_>, _: &[Arc<HostBlock>]) -> Result<()> {
-        Ok(())
+        let refused = Err(Error::OutOfHostMemory { requested: 1 });
+        if self.refuses.load(Ordering::Relaxed) { refused } else { Ok(()) }
     }
 
     unsafe fn control(&self, control: Control) -> Result<()> {
@@ -91,18 +94,23 @@ pub(in crate::worker) fn limits() -> Limits {
 }
 
 fn engine() -> Arc<Engine> {
+    engine_and_backend().0
+}
+
+fn engine_and_backend() -> (Arc<Engine>, Arc<Prompt>) {
     let reports = Reports::new(channel().0);
     let mut capabilities = Capabilities::local(1 << 20);
     capabilities.submissions_in_flight = BACKLOG;
     let info = DeviceInfo::new("prompt", "reports progress at once");
-    let engine = OnceLock::new();
-    let backend = Arc::new(Prompt { info, capabilities, reports: reports.clone(), engine });
+    let (engine, refuses) = Default::default();
+    let prompt = Prompt { info, capabilities, reports: reports.clone(), engine, refuses };
+    let backend = Arc::new(prompt);
     let engine = Engine::new(backend.clone(), reports, limits());
     backend.engine.set(Arc::downgrade(&engine)).unwrap();
     engine
         .command(Command::Control(Control::CreateStream { id: STREAM, priority: 0 }), 64)
         .unwrap();
-    engine
+    (engine, backend)
 }
 
 const STREAM: StreamId = StreamId(1);
@@ -375,6 +383,31 @@ fn bytes_on_the_bulk_lane_belong_to_the_upload_that_still_waits_for_them() {
         let piece = engine.staging().take(bytes as usize).unwrap().unwrap();
         engine.piece(TransferId(0), piece, bytes as usize).unwrap();
     }
+}
+
+/// Otherwise a read of what the rest of the upload should have written returns what was there before.
+#[test]
+fn upload_of_which_a_piece_is_refused_loses_all_that_it_writes() {
+    let (engine, backend) = engine_and_backend();
+    let (id, transfer) = (AllocId(1), TransferId(1));
+    let at = |number| Ticket { stream: STREAM, number };
+    let allocate = Control::Allocate { id, bytes: 24, at: at(1) };
+    engine.command(Command::Control(allocate), 64).unwrap();
+    let region = |offset| Region { alloc: id, offset };
+    let step = Step::WriteBulk { to: region(0), transfer, bytes: 24 };
+    engine.command(Command::Submit { ticket: at(2), after: Vec::new(), step }, 64).unwrap();
+    for refuses in [false, true, false] {
+        backend.refuses.store(refuses, Ordering::Relaxed);
+        let piece = engine.staging().take(8).unwrap().unwrap();
+        engine.piece(transfer, piece, 8).unwrap();
+    }
+    let mut state = engine.state.lock();
+    assert_eq!(state.held, 0);
+    for offset in [0, 8, 16] {
+        let read = Work::Copy { from: region(offset), to: region(offset), bytes: 8 };
+        assert!(state.objects.check(&read).is_some(), "offset {offset}");
+    }
+    state.objects.remove(id);
 }
 
 #[test]
