@@ -255,11 +255,7 @@ impl Node {
     /// # Errors
     /// A device cannot be opened, the settings contradict each other, or the address cannot be listened on.
     pub fn start(options: NodeOptions) -> Result<Self> {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(thread::available_parallelism().map_or(2, Into::into).min(4))
-            .thread_name("lease-node")
-            .enable_all()
-            .build()
+        let runtime = runtime()
             .map_err(|error| Error::host("failed to start the runtime of the node", &error))?;
         let (folder, left) = match &options.state {
             None => (None, LeftState::default()),
@@ -458,6 +454,17 @@ impl Drop for Node {
     }
 }
 
+/// The runtime of a node. Its threads for calls that block stay, and the launch of a worker starts the first one:
+/// without any, such a call panics while the machine gives no thread, and the end of a lease with it.
+fn runtime() -> std::io::Result<Runtime> {
+    Builder::new_multi_thread()
+        .worker_threads(thread::available_parallelism().map_or(2, Into::into).min(4))
+        .thread_name("lease-node")
+        .thread_keep_alive(Duration::MAX)
+        .enable_all()
+        .build()
+}
+
 fn state_error(path: &Path, error: &std::io::Error) -> Error {
     Error::host(format!("failed to open the state folder {}", path.display()), error)
 }
@@ -649,5 +656,21 @@ async fn serve(
                 None => handshakes.ended(address, memory).await,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_for_calls_that_block_stays() {
+        let runtime = runtime().unwrap();
+        let thread =
+            || runtime.block_on(runtime.spawn_blocking(|| thread::current().id())).unwrap();
+        let first = thread();
+        // By default it ends after 10 seconds.
+        thread::sleep(Duration::from_secs(12));
+        assert_eq!(thread(), first);
     }
 }

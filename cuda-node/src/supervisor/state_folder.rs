@@ -194,10 +194,11 @@ impl StateFolder {
     /// Writes the record of a lease whose end was announced: the next node ends its worker.
     ///
     /// # Errors
-    /// The file system fails. An earlier record of the lease stays then.
+    /// The file system fails. An earlier record of the lease stays then, as that of one that has ended.
     pub(super) fn write_ending(&mut self, record: &LeaseRecord) -> io::Result<()> {
-        self.write_record("ended", record)?;
-        ignore_absent(fs::remove_file(self.path("leases", record.lease.id)))
+        // In this order: a lease with two records would have ended at the next node, and go on without a worker.
+        self.end(record.lease.id)?;
+        self.write_record("ended", record)
     }
 
     fn write_record(&mut self, folder: &str, record: &LeaseRecord) -> io::Result<()> {

@@ -135,6 +135,15 @@ fn interrupt_ends_the_leases() {
     assert!(error.to_string().contains("the node stops"), "{error}");
 }
 
+/// Otherwise the next node says that their workers died.
+#[test]
+fn leases_that_an_interrupt_has_ended_do_not_come_back() {
+    let (_folder, mut node) = node(&["--metrics", "127.0.0.1:0"]);
+    let _lease = node.lease().acquire_blocking().unwrap();
+    node.restart(Signal::INT);
+    assert_eq!(node.json()["totals"]["acquired"], 0);
+}
+
 #[test]
 fn second_node_with_the_folder_is_refused() {
     let (folder, _node) = node(&[]);

@@ -1108,6 +1108,109 @@ async fn record_of_a_lease_stays_whose_fence_is_not_written() {
     }
 }
 
+/// A random number below a limit.
+fn below(limit: u64) -> u64 {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).unwrap();
+    u64::from_le_bytes(bytes) % limit
+}
+
+/// Waits for a request for a random time, as a client that goes.
+async fn perhaps<T>(request: impl Future<Output = T>) -> Option<T> {
+    match below(3) {
+        0 => Some(request.await),
+        _ => tokio::time::timeout(Duration::from_millis(below(30)), request).await.ok(),
+    }
+}
+
+/// Requests a lease, uses it, and goes, perhaps before an answer.
+async fn come_and_go(leases: &Arc<Leases>, client: &Client) {
+    let mut nonce = [0; 16];
+    getrandom::fill(&mut nonce).unwrap();
+    let (detached, lease_secs, wait_ms) = (below(2) == 0, 1, below(50) as u32);
+    let request = || Allocate { nonce, detached, lease_secs, wait_ms, ..request() };
+    let confirms = below(2) == 0;
+    for _ in 0..2 {
+        let Some(Ok(granted)) = perhaps(leases.allocate(client, request(), confirms)).await else {
+            continue;
+        };
+        let (lease, token) = (granted.lease, &granted.token);
+        for _ in 0..below(4) {
+            match below(5) {
+                0 => drop(perhaps(leases.renew(client, lease, token, 1)).await),
+                1 => drop(perhaps(leases.confirm(client, lease, token)).await),
+                2 => drop(perhaps(leases.blobs(client, lease, token)).await),
+                3 => drop(perhaps(leases.free(client, lease, token)).await),
+                _ => {
+                    let notice = Duration::from_millis(below(20));
+                    drop(perhaps(leases.revoke(lease, "in a test".into(), notice)).await);
+                }
+            }
+        }
+    }
+    leases.disconnected(client.connection);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_go_at_any_point_leave_nothing_behind() {
+    let (state, folder) = state_folder();
+    let root = state.path().join("state");
+    let launcher = ready_worker(state.path()).successors(root.join("workers"), LONG);
+    let launcher = ProcessLauncher::new(launcher, None, None);
+    let mut device = device(CpuProvider::default());
+    device.workers = Workers::new(Launcher::Process(Box::new(launcher)), 0);
+    let [grace, reconnect_window] = [5, 20].map(Duration::from_millis);
+    let table = table_with(TableConfig { grace, reconnect_window, ..TableConfig::default() });
+    let audit = Audit::append_to(&state.path().join("audit")).unwrap();
+    let leases = Leases::new(table, key(), vec![device], limits(), audit, Some(folder));
+    let running = tokio::spawn(leases.clone().run());
+    let mut clients = tokio::task::JoinSet::new();
+    for number in 0..8 {
+        let leases = leases.clone();
+        clients.spawn(async move {
+            let all = client(["alice", "bob", "carol"][number % 3]);
+            for round in 0..40 {
+                let connection = (100 * number + round) as u64;
+                come_and_go(&leases, &Client { connection, ..all.clone() }).await;
+            }
+        });
+    }
+    // The disk is busy again and again.
+    while !clients.is_empty() {
+        let busy = leases.folder.clone().unwrap().lock_owned().await;
+        tokio::time::sleep(Duration::from_millis(below(20))).await;
+        drop(busy);
+        tokio::time::sleep(Duration::from_millis(below(20))).await;
+        while let Some(ended) = clients.try_join_next() {
+            ended.unwrap();
+        }
+    }
+    let left = || {
+        let (leases, _) = leases.with(|state, _| {
+            let State { table, entries, waiting, .. } = state;
+            let workers = entries.values().filter(|entry| entry.worker.is_some()).count();
+            let fenced = table.slots().filter(|slot| slot.is_fenced).count();
+            [
+                table.leases().count(),
+                table.queue_len(),
+                entries.len(),
+                waiting.len(),
+                workers,
+                fenced,
+            ]
+        });
+        let files =
+            ["leases", "ended", "workers", "fenced"].map(|folder| names(&root.join(folder)));
+        (leases, files)
+    };
+    let started = Instant::now();
+    while left() != ([0; 6], Default::default()) {
+        assert!(started.elapsed() < LONG, "{:?}", left());
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    running.abort();
+}
+
 fn names(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).unwrap();
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()

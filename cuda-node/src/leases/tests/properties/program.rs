@@ -23,8 +23,12 @@ pub(super) struct Program {
     lost: BTreeMap<LeaseId, (SlotId, u64)>,
     /// Sessions that the caller lets run.
     running: BTreeSet<LeaseId>,
+    /// Sessions of an earlier node that may have work in flight.
+    unsettled: BTreeSet<LeaseId>,
     /// The lease of a nonce.
     granted: BTreeMap<(u8, u8), LeaseId>,
+    /// The number of leases that an earlier node had, and this one does not.
+    earlier: u64,
     fences: u64,
 }
 
@@ -32,11 +36,8 @@ impl Program {
     pub(super) fn new(preempt: bool) -> Program {
         let config =
             TableConfig { preempt, queue_limit: 5, ended_limit: 10_000, ..TableConfig::default() };
-        let cpu = SlotConfig { reserve: 0, ..gpu("cuda:1") };
-        let slots = vec![gpu("cuda:0"), cpu];
-        let quotas = Quotas::parse("[defaults]\nmax_priority = 3\n").unwrap();
         Program {
-            table: LeaseTable::new(config.clone(), slots, quotas).unwrap(),
+            table: Self::table(&config),
             config,
             now: Duration::ZERO,
             seen: Vec::new(),
@@ -45,9 +46,17 @@ impl Program {
             steps: BTreeMap::new(),
             lost: BTreeMap::new(),
             running: BTreeSet::new(),
+            unsettled: BTreeSet::new(),
             granted: BTreeMap::new(),
+            earlier: 0,
             fences: 0,
         }
+    }
+
+    fn table(config: &TableConfig) -> LeaseTable {
+        let cpu = SlotConfig { reserve: 0, ..gpu("cuda:1") };
+        let quotas = Quotas::parse("[defaults]\nmax_priority = 3\n").unwrap();
+        LeaseTable::new(config.clone(), vec![gpu("cuda:0"), cpu], quotas).unwrap()
     }
 
     fn lease(&self, of: u8) -> LeaseId {
@@ -135,8 +144,54 @@ impl Program {
             Step::Back => {
                 drop(self.table.authorize(self.now / 2, self.lease(0), 1));
             }
+            Step::Restart { secs } => self.restart(at(secs)),
         }
         self.observe(returned);
+    }
+
+    /// The next node has a record of each lease whose end has not begun and was not announced. All other workers have
+    /// ended.
+    fn restart(&mut self, elapsed: Duration) {
+        let is_kept = |lease: &LeaseView<'_>| lease.announced.is_none();
+        let ids = self.table.leases().filter(is_kept).map(|lease| lease.id);
+        let kept: Vec<_> = ids.filter_map(|id| self.table.kept(id)).collect();
+        let fenced: Vec<_> =
+            self.table.slots().filter(|slot| slot.is_fenced).map(|slot| slot.id).collect();
+        let earlier = std::mem::replace(&mut self.table, Self::table(&self.config));
+        self.now = Duration::ZERO;
+        self.table.skip_ids(self.seen.last().map_or(1, |last| last.0 + 1));
+        self.steps.clear();
+        self.running.clear();
+        self.unsettled.clear();
+        for kept in &kept {
+            let (id, before) = (LeaseId(kept.id), earlier.lease(LeaseId(kept.id)).unwrap());
+            let record = serde_json::from_slice(&serde_json::to_vec(kept).unwrap()).unwrap();
+            assert_eq!(self.table.restore(self.now, record, elapsed), Some(id));
+            let view = self.table.lease(id).unwrap();
+            assert_eq!(view.charge, before.charge);
+            let left = before.remaining.unwrap().saturating_sub(elapsed);
+            assert_eq!(view.remaining, Some(left));
+            for generation in [before.generation.saturating_sub(1).max(1), before.generation] {
+                let is_active = self.table.authorize(self.now, id, generation).is_ok();
+                assert_eq!(is_active, !left.is_zero());
+            }
+            self.steps.insert(id, [1, 0, 0]);
+            if before.class == Exclusivity::Session {
+                self.unsettled.insert(id);
+            }
+        }
+        let is_kept = |id: &LeaseId| kept.iter().any(|kept| kept.id == id.0);
+        self.present.retain(|id, _| is_kept(id));
+        self.granted.retain(|_, id| is_kept(id));
+        self.lost.clear();
+        self.requests.clear();
+        (self.earlier, self.fences) = ((self.seen.len() - kept.len()) as u64, 0);
+        for kept in &kept {
+            self.table.disconnected(self.now, LeaseId(kept.id));
+        }
+        for slot in fenced {
+            self.table.fence(self.now, slot);
+        }
     }
 
     fn request(&mut self, ask: &Ask) {
@@ -169,6 +224,7 @@ impl Program {
     }
 
     fn idle(&mut self, lease: LeaseId) {
+        self.unsettled.remove(&lease);
         if self.table.session_idle(self.now, lease) {
             self.running.remove(&lease);
         }
@@ -190,6 +246,9 @@ impl Program {
                 assert!(self.running.insert(lease), "the session runs already");
                 let beside = self.running.iter().filter(|other| self.present[other].0 == slot);
                 assert_eq!(beside.count(), 1, "two sessions of a slot run");
+                let is_of_slot =
+                    |id: &LeaseId| self.present.get(id).is_some_and(|(of, ..)| *of == slot);
+                assert!(!self.unsettled.iter().any(is_of_slot), "a session runs beside another");
                 return Some(action);
             }
             Action::PauseSession { lease } => {
@@ -283,7 +342,7 @@ impl Program {
         let present = self.present.len() as u64;
         assert_eq!(counters.granted, counters.ended + present);
         assert_eq!(counters.endings(), counters.ended + ending);
-        assert_eq!(counters.granted, self.seen.len() as u64);
+        assert_eq!(counters.granted + self.earlier, self.seen.len() as u64);
         let answered = counters.granted + counters.refusals() + counters.cancelled;
         assert_eq!(counters.requests, answered + table.queue_len() as u64);
     }

@@ -78,6 +78,10 @@ pub(super) enum Step {
     },
     /// A clock that goes back, for one step.
     Back,
+    /// The node ends, and the next one has the leases that it has left.
+    Restart {
+        secs: u64,
+    },
 }
 
 #[derive(Debug, Clone)]
@@ -140,6 +144,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         (0usize..3).prop_map(|slot| Step::Fence { slot }),
         (0usize..3).prop_map(|slot| Step::Unfence { slot }),
         (1u64..100_000).prop_map(|secs| Step::Jump { secs }),
+        (0u64..40).prop_map(|secs| Step::Restart { secs }),
     ];
     let sessions = prop_oneof![
         4 => of().prop_map(|of| Step::Busy { of }),
