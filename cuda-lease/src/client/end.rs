@@ -54,7 +54,8 @@ impl From<quinn::ConnectionError> for End {
         }
         if is_ended_handshake(&error) {
             return End::Lost(
-                "the node ended the handshake, because it has too many; try again later".into(),
+                "the node ended the handshake, because it has too many or this one took too long; try again later"
+                    .into(),
             );
         }
         tls_refusal(&error).unwrap_or_else(|| End::Lost(describe(&error)))

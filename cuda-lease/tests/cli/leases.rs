@@ -113,6 +113,26 @@ fn file_of_a_lease_is_not_overwritten() {
     place.run(alloc).done();
 }
 
+/// Another program writes the file while the request waits.
+#[test]
+fn file_of_a_lease_that_was_written_meanwhile_is_not_overwritten() {
+    let place = Place::new();
+    place.run("alloc --min-vram 1MiB --exclusive device --out first.json").done();
+    let line =
+        format!("alloc --min-vram 1MiB --wait 60 --out lease.json --node {}", place.address());
+    let mut command = place.command(&line);
+    let waiting = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_until("the program has checked the path and has a temporary file", || {
+        let names = std::fs::read_dir(place.folder.path()).unwrap().flatten();
+        names.map(|entry| entry.file_name()).any(|name| name.to_string_lossy().starts_with('.'))
+    });
+    place.save("lease.json", place.load("first.json"));
+    place.run("free --lease first.json").done();
+    Run::new(waiting.wait_with_output().unwrap()).failed(2, "replace the file with --force");
+    assert!(place.load("lease.json") == place.load("first.json"));
+    place.has_no_lease();
+}
+
 #[test]
 fn free_says_that_a_lease_had_expired() {
     let place = Place::with(|options, _| options.table.grace = std::time::Duration::from_secs(60));

@@ -10,7 +10,7 @@ use crate::{
     connect,
     listing::shown,
     options::{AllocArgs, FreeArgs, RenewArgs},
-    out_file::{self, OutFile},
+    out_file,
     saved::{Certificates, Named, SavedLease, token_text},
 };
 
@@ -25,11 +25,9 @@ pub(crate) fn alloc(args: &AllocArgs) -> Result<(), Failure> {
             "stdout is closed or /dev/null, so the token of the lease would be lost; write the lease to a file with --out",
         ));
     }
-    let file = match &args.out {
-        Some(path) if !args.force => Some(open_new(path)?),
-        Some(path) => Some(SavedLease::open(path)?),
-        None => None,
-    };
+    let protected = args.out.as_deref().filter(|_| !args.force);
+    protected.map_or(Ok(()), check_is_free)?;
+    let file = args.out.as_deref().map(SavedLease::open).transpose()?;
     let client = connect::client(node)?;
     let granted = client.allocate(&connect::request(node, terms, DEFAULT_VRAM)?);
     let granted = granted.map_err(|error| connect::refused(node, terms, error))?;
@@ -43,10 +41,11 @@ pub(crate) fn alloc(args: &AllocArgs) -> Result<(), Failure> {
         certificates: Certificates::of(node),
     };
     let text = if args.json { format!("{}\n", saved.json()) } else { text(args, &saved, &granted) };
-    let kept = match file {
+    // The request may have waited for minutes, and another program may have written the file meanwhile.
+    let kept = protected.map_or(Ok(()), check_is_free).and_then(|()| match file {
         Some(file) => saved.write(file),
         None => stdout::print_secret(&text),
-    };
+    });
     if let Err(failure) = kept {
         // Without its token the lease could not be used.
         let (lease, freed) = (granted.id, client.free(granted.id, granted.token));
@@ -78,8 +77,8 @@ fn text(args: &AllocArgs, saved: &SavedLease, granted: &DetachedLease) -> String
     )
 }
 
-/// Opens a file that is not that of a lease whose time is not over.
-fn open_new(path: &Path) -> Result<OutFile, Failure> {
+/// Refuses the file of a lease whose time is not over.
+fn check_is_free(path: &Path) -> Result<(), Failure> {
     // Reading a pipe could block.
     if path.is_file()
         && let Ok(saved) = SavedLease::read(path)
@@ -92,7 +91,7 @@ fn open_new(path: &Path) -> Result<OutFile, Failure> {
         );
         return Err(Failure::bad_input(why).at(path.display()));
     }
-    SavedLease::open(path)
+    Ok(())
 }
 
 /// Renews a lease. Replaces the token in its file.

@@ -115,7 +115,7 @@ fn submit(args: &SubmitArgs, job: Job) -> Result<Submitted, Failure> {
     runtime.block_on(async {
         let mut signals = Signals::new()?;
         let lease = acquire(args, &mut signals).await?;
-        let end = ", so its lease was ended";
+        let end = ", so its lease ends";
         let submitted = launch(lease.submit_job(job), args, &mut signals, end).await;
         lease.close();
         submitted
@@ -163,7 +163,7 @@ async fn launch(
     let submitted = tokio::select! {
         submitted = submit.launch() => Ok(submitted),
         limit = over => {
-            let message = format!("did not end within {limit} s (--timeout), so its lease was ended");
+            let message = format!("did not end within {limit} s (--timeout), so its lease ends");
             Err(Failure::unavailable(message))
         }
         interruption = signals.next() => Err(interruption.failure(end)),
