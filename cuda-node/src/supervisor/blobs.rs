@@ -7,7 +7,7 @@ use cuda_lease::{authority::Tenant, wire::Hash};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-use super::memory_budget::{MemoryBudget, Reserved};
+use super::uploads::{TenantUploads, Uploads};
 
 /// The maximum number of bytes that the blobs of a tenant have in memory.
 const TENANT_BYTES: usize = 256 << 20;
@@ -21,31 +21,21 @@ const ENTRY_BYTES: usize = 256;
 /// The maximum number of blobs of a tenant.
 const MAX_BLOBS: usize = 4096;
 
-/// The maximum number of bytes of a tenant's blobs that are arriving.
-const TENANT_ARRIVING: u64 = 128 << 20;
-
-/// The maximum number of bytes of all blobs that are arriving.
-const ARRIVING: u64 = 512 << 20;
-
-/// The bytes of arriving blobs that a tenant has beside [`ARRIVING`], so that slow uploads of others do not keep its code
-/// out. Larger blobs wait for those of others.
-const ASSURED: u64 = 8 << 20;
-
 /// The blobs of all tenants. A node keeps them when a lease ends, for the next lease of the tenant.
 ///
 /// Of a tenant that has too many, the least recently used are dropped first. If all tenants together have too many, so
 /// are those of the tenant that has the most.
+#[derive(Default)]
 pub(super) struct BlobStore {
     store: Mutex<Store>,
-    arriving: MemoryBudget,
+    uploads: Arc<Uploads>,
 }
 
 /// The blobs of one tenant.
 pub(super) struct Blobs {
     store: Arc<BlobStore>,
     tenant: Tenant,
-    arriving: MemoryBudget,
-    assured: MemoryBudget,
+    uploads: TenantUploads,
 }
 
 #[derive(Default)]
@@ -63,29 +53,18 @@ struct Cache {
     bytes: usize,
 }
 
-impl Default for BlobStore {
-    fn default() -> Self {
-        Self { store: Mutex::default(), arriving: MemoryBudget::new(ARRIVING) }
-    }
-}
-
 impl BlobStore {
     /// Returns the blobs of a tenant.
     pub(super) fn of(self: &Arc<Self>, tenant: &Tenant) -> Arc<Blobs> {
-        let [arriving, assured] = [TENANT_ARRIVING, ASSURED].map(MemoryBudget::new);
-        Arc::new(Blobs { store: self.clone(), tenant: tenant.clone(), arriving, assured })
+        let uploads = self.uploads.of(tenant);
+        Arc::new(Blobs { store: self.clone(), tenant: tenant.clone(), uploads })
     }
 }
 
 impl Blobs {
-    /// Waits until there is memory for a blob of `bytes` bytes, before its bytes are read.
-    pub(super) async fn memory_for(&self, bytes: u64) -> Option<(Reserved, Reserved)> {
-        let own = self.arriving.reserve(bytes).await?;
-        let assured = if bytes <= ASSURED { self.assured.try_reserve(bytes) } else { None };
-        match assured {
-            Some(assured) => Some((own, assured)),
-            None => Some((own, self.store.arriving.reserve(bytes).await?)),
-        }
+    /// The uploads of the tenant.
+    pub(super) fn uploads(&self) -> &TenantUploads {
+        &self.uploads
     }
 
     pub(super) fn get(&self, hash: &Hash) -> Option<Bytes> {
@@ -180,39 +159,6 @@ mod tests {
         assert!(store.bytes <= BYTES && store.bytes > BYTES - (60 << 20));
         assert_eq!(store.bytes, store.tenants.values().map(|cache| cache.bytes).sum::<usize>());
         assert!(store.tenants.values().all(|cache| !cache.blobs.is_empty()));
-    }
-
-    #[tokio::test]
-    async fn slow_uploads_of_others_do_not_keep_small_blobs_out() {
-        let store = Arc::<BlobStore>::default();
-        let slow: Vec<_> =
-            (0..4).map(|of| store.of(&Tenant::new(&format!("t{of}")).unwrap())).collect();
-        let mut arriving = Vec::new();
-        for blobs in slow.iter().chain(&slow) {
-            arriving.push(blobs.memory_for(TENANT_ARRIVING / 2).await);
-        }
-        let other = store.of(&Tenant::local());
-        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        let mut large = Box::pin(other.memory_for(ASSURED + 1));
-        assert!(large.as_mut().poll(&mut cx).is_pending());
-        let small = Box::pin(other.memory_for(ASSURED)).as_mut().poll(&mut cx);
-        assert!(matches!(small, std::task::Poll::Ready(Some(_))));
-        let mut next = Box::pin(other.memory_for(1));
-        drop(small);
-        assert!(next.as_mut().poll(&mut cx).is_ready());
-    }
-
-    #[tokio::test]
-    async fn arriving_bytes_are_limited() {
-        let blobs = blobs();
-        let (first, second) =
-            (blobs.memory_for(TENANT_ARRIVING / 2).await, blobs.memory_for(1).await);
-        let mut third = Box::pin(blobs.memory_for(TENANT_ARRIVING));
-        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        assert!(third.as_mut().poll(&mut cx).is_pending());
-        drop((first, second));
-        assert!(third.await.is_some());
-        assert!(blobs.memory_for(u64::MAX).await.is_some());
     }
 
     #[test]

@@ -160,6 +160,11 @@ fn not_read(end: End) -> Result<Refusal, End> {
     }
 }
 
+fn gave_way() -> End {
+    let detail = "another tenant waits for memory, and this one has most of what arrives; send the image again";
+    End::Refused(Status::CapacityExceeded, detail.into())
+}
+
 /// Checks the limits of a request.
 fn check(submit: &Submit) -> Result<(), Refusal> {
     let image = submit.image.as_ref().map_or(0, Bytes::len) as u64;
@@ -247,10 +252,14 @@ pub(super) async fn put_blob(
     // Before the wait for memory: the bytes that wait would fill a narrow window, and keep requests from arriving.
     connection.widen(leases, client);
     let read = async {
-        let memory = blobs.memory_for(bytes).await;
-        Ok::<_, End>((Bytes::from(receive.read_raw(bytes as usize).await?), memory))
+        let upload = blobs.uploads().begin(bytes).await;
+        let image = tokio::select! {
+            image = receive.read_raw(bytes as usize) => image?,
+            () = upload.gives_way() => return Err(gave_way()),
+        };
+        Ok::<_, End>((Bytes::from(image), upload))
     };
-    let (image, _memory) = tokio::select! {
+    let (image, _upload) = tokio::select! {
         read = read => match read {
             Ok(read) => read,
             Err(end) => {

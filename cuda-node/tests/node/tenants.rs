@@ -1,21 +1,32 @@
 //! Tenants with certificates, their limits, and the operator.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path, process::Command, sync::mpsc, thread, time::Duration};
 
 use cuda_core::{Error, protocol::Status};
 use cuda_lease::{
     LeaseBuilder, NodeClient,
     authority::{ClientTls, DevelopmentCertificates},
+    wire::{Allocate, Granted, PutBlob},
 };
+use quinn::TransportConfig;
 use tempfile::TempDir;
+use tokio::task::JoinSet;
 
-use crate::harness::{Node, Signal, check, program, wait_until};
+use crate::{
+    harness::{LONG, Node, Signal, check, program, wait_until},
+    raw::{RawClient, Stream, request},
+};
 
 /// A folder with an authority, a node for 127.0.0.1, and the clients `alice` and `bob`.
 pub fn certificates() -> TempDir {
+    certificates_of(&["alice", "bob"])
+}
+
+/// The same, with these clients.
+fn certificates_of(clients: &[&str]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let certificates = DevelopmentCertificates::new(folder.path());
-    certificates.host("127.0.0.1").client("alice").client("bob").create().unwrap();
+    let certificates = DevelopmentCertificates::new(folder.path()).host("127.0.0.1");
+    clients.iter().fold(certificates, |of, client| of.client(*client)).create().unwrap();
     folder
 }
 
@@ -228,4 +239,51 @@ fn worker_that_starts_ends_with_its_lease() {
         second.free_own(second.leases().unwrap()[0].lease).unwrap();
         wait_until("the worker has ended", || node.workers().is_empty());
     });
+}
+
+/// Two uploads that send a part of their bytes each second.
+async fn upload_slowly(address: &str, tls: ClientTls, begun: mpsc::Sender<()>) {
+    let client = RawClient::connect_as(address, tls, TransportConfig::default()).await.unwrap();
+    let mut client = client.greet(0).await;
+    client.send(&Allocate { lease_secs: 600, ..request() }).await;
+    let Granted { lease, token, .. } = client.granted().await;
+    let mut uploads = JoinSet::new();
+    for number in 0..2 {
+        let mut put = Stream::open(&client.connection).await;
+        let blob = PutBlob { lease, token: token.clone(), hash: [number; 32], bytes: 64 << 20 };
+        put.frame(PutBlob::OPCODE, 0, 0, |out| blob.encode(out)).await;
+        put.bytes(&[0; 15 << 20]).await;
+        begun.send(()).unwrap();
+        uploads.spawn(async move {
+            while put.send.write_all(&[0; 300 << 10]).await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        });
+    }
+    uploads.join_all().await;
+    client.connection.closed().await;
+}
+
+/// They have all of the memory for modules that arrive, for four minutes.
+#[test]
+fn large_module_waits_seconds_for_slow_uploads_of_other_tenants() {
+    const SLOW: [&str; 4] = ["carol", "dave", "erin", "frank"];
+    let folder = certificates_of(&[&SLOW[..], &["bob"]].concat());
+    let node = secured(folder.path(), &["--spares", "0"]);
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
+    let (sender, begun) = mpsc::channel();
+    for name in SLOW {
+        let (address, tls) = (node.address.clone(), client(folder.path(), name));
+        let sender = sender.clone();
+        runtime.spawn(async move { upload_slowly(&address, tls, sender).await });
+    }
+    (0..2 * SLOW.len()).for_each(|_| begun.recv_timeout(LONG).unwrap());
+    let lease = lease(&node, client(folder.path(), "bob")).acquire_blocking().unwrap();
+    let (sender, loaded) = mpsc::channel();
+    thread::spawn(move || {
+        let ptx = format!("{}{}", include_str!("../../../kernels/iota.ptx"), " ".repeat(16 << 20));
+        sender.send(lease.device().load_ptx_blocking(&*ptx).map(drop))
+    });
+    loaded.recv_timeout(LONG).expect("the module waits for the uploads of others").unwrap();
 }

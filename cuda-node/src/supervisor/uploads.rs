@@ -1,0 +1,308 @@
+//! The memory of modules that arrive.
+//!
+//! An upload has all of its memory before its first byte is read, so those that have begun can end. A tenant that sends
+//! slowly would keep the memory from others: the oldest upload of the tenant that has the most gives way to a tenant that
+//! has less.
+
+use std::{cmp::Reverse, collections::BTreeSet, sync::Arc, time::Duration};
+
+use cuda_lease::authority::Tenant;
+use rustc_hash::FxHashMap;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep_until},
+};
+
+use super::memory_budget::{MemoryBudget, Reserved};
+
+/// The maximum number of bytes of a tenant's modules that are arriving.
+const OF_TENANT: u64 = 128 << 20;
+
+/// The maximum number of bytes of all modules that are arriving.
+const OF_ALL: u64 = 512 << 20;
+
+/// The bytes of arriving modules that a tenant has beside [`OF_ALL`], so that uploads of others do not delay its small
+/// modules.
+const ASSURED: u64 = 8 << 20;
+
+/// The time in which an upload gives way to no other one, besides that for its bytes at [`FAST`].
+const UNDISTURBED: Duration = Duration::from_secs(2);
+
+/// The rate of an upload that gives way to no other one, in bytes per second.
+const FAST: u64 = 8 << 20;
+
+/// The uploads of all tenants.
+pub(super) struct Uploads {
+    memory: MemoryBudget,
+    shares: watch::Sender<Shares>,
+}
+
+/// Who has the memory of [`Uploads`], and who waits for it.
+#[derive(Default)]
+struct Shares {
+    held: FxHashMap<Tenant, Held>,
+    /// For each upload that waits, the bytes that its tenant will have with it.
+    awaited: Vec<u64>,
+    /// The number of the last upload that got its memory.
+    last: u64,
+}
+
+/// What a tenant has.
+#[derive(Default)]
+struct Held {
+    bytes: u64,
+    /// The numbers of its uploads.
+    uploads: BTreeSet<u64>,
+}
+
+/// The uploads of one tenant.
+pub(super) struct TenantUploads {
+    all: Arc<Uploads>,
+    tenant: Tenant,
+    own: MemoryBudget,
+    assured: MemoryBudget,
+}
+
+/// An upload that has its memory, until it is dropped.
+pub(super) struct Upload {
+    _own: Option<Reserved>,
+    _memory: Option<Reserved>,
+    /// Its part of the memory of all tenants.
+    share: Option<Share>,
+}
+
+/// A part of the memory of all tenants.
+struct Share {
+    all: Arc<Uploads>,
+    tenant: Tenant,
+    number: u64,
+    bytes: u64,
+    /// The time until which it stays in any case.
+    undisturbed: Instant,
+}
+
+/// An upload that waits for its part.
+struct Waiting<'a> {
+    shares: &'a watch::Sender<Shares>,
+    bytes: u64,
+}
+
+impl Default for Uploads {
+    fn default() -> Self {
+        Self { memory: MemoryBudget::new(OF_ALL), shares: watch::Sender::default() }
+    }
+}
+
+impl Uploads {
+    /// Returns the uploads of a tenant.
+    pub(super) fn of(self: &Arc<Self>, tenant: &Tenant) -> TenantUploads {
+        let [own, assured] = [OF_TENANT, ASSURED].map(MemoryBudget::new);
+        TenantUploads { all: self.clone(), tenant: tenant.clone(), own, assured }
+    }
+}
+
+impl TenantUploads {
+    /// Waits until there is memory for a module of `bytes` bytes, before its bytes are read.
+    pub(super) async fn begin(&self, bytes: u64) -> Upload {
+        let own = self.own.reserve(bytes).await;
+        let assured = if bytes <= ASSURED { self.assured.try_reserve(bytes) } else { None };
+        if assured.is_some() {
+            return Upload { _own: own, _memory: assured, share: None };
+        }
+        let memory = self.reserve_shared(bytes).await;
+        let share = Share::new(&self.all, &self.tenant, bytes);
+        Upload { _own: own, _memory: memory, share: Some(share) }
+    }
+
+    async fn reserve_shared(&self, bytes: u64) -> Option<Reserved> {
+        if let Some(memory) = self.all.memory.try_reserve(bytes) {
+            return Some(memory);
+        }
+        let held = self.all.shares.borrow().held.get(&self.tenant).map_or(0, |held| held.bytes);
+        let _waiting = Waiting::new(&self.all.shares, held + bytes);
+        self.all.memory.reserve(bytes).await
+    }
+}
+
+impl Upload {
+    /// Returns when the upload has to end: it had the time that a fast one takes, and its turn to give way has come.
+    pub(super) async fn gives_way(&self) {
+        let Some(share) = &self.share else { return std::future::pending().await };
+        sleep_until(share.undisturbed).await;
+        let mut shares = share.all.shares.subscribe();
+        // The sender lives as long as the share.
+        _ = shares.wait_for(|shares| shares.gives_way() == Some(share.number)).await;
+    }
+}
+
+impl Shares {
+    /// The upload that has to end: the oldest of the tenant that has the most, if a tenant waits that will have less.
+    fn gives_way(&self) -> Option<u64> {
+        let oldest = |held: &Held| held.uploads.first().copied();
+        let most = self.held.values().max_by_key(|held| (held.bytes, Reverse(oldest(held))))?;
+        let is_more = self.awaited.iter().any(|awaited| *awaited < most.bytes);
+        if is_more { oldest(most) } else { None }
+    }
+}
+
+impl Share {
+    fn new(all: &Arc<Uploads>, tenant: &Tenant, bytes: u64) -> Self {
+        let mut number = 0;
+        all.shares.send_modify(|shares| {
+            shares.last += 1;
+            number = shares.last;
+            let held = shares.held.entry(tenant.clone()).or_default();
+            held.bytes += bytes;
+            held.uploads.insert(number);
+        });
+        let undisturbed = Instant::now() + UNDISTURBED + Duration::from_secs(bytes / FAST);
+        Self { all: all.clone(), tenant: tenant.clone(), number, bytes, undisturbed }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.all.shares.send_modify(|shares| {
+            if let Some(held) = shares.held.get_mut(&self.tenant) {
+                held.bytes -= self.bytes;
+                held.uploads.remove(&self.number);
+                if held.uploads.is_empty() {
+                    shares.held.remove(&self.tenant);
+                }
+            }
+        });
+    }
+}
+
+impl<'a> Waiting<'a> {
+    fn new(shares: &'a watch::Sender<Shares>, bytes: u64) -> Self {
+        shares.send_modify(|shares| shares.awaited.push(bytes));
+        Self { shares, bytes }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.shares.send_modify(|shares| {
+            if let Some(at) = shares.awaited.iter().position(|bytes| *bytes == self.bytes) {
+                shares.awaited.swap_remove(at);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        pin::pin,
+        task::{Context, Poll, Waker},
+    };
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Whether the future has ended when it is polled once.
+    fn ended(future: impl Future) -> bool {
+        let task = &mut Context::from_waker(Waker::noop());
+        matches!(pin!(future).poll(task), Poll::Ready(_))
+    }
+
+    fn tenants(count: u32) -> Vec<TenantUploads> {
+        let all = Arc::<Uploads>::default();
+        (0..count).map(|of| all.of(&Tenant::new(&format!("t{of}")).unwrap())).collect()
+    }
+
+    /// Uploads of four tenants that take all memory.
+    async fn fill(tenants: &[TenantUploads]) -> Vec<Upload> {
+        let mut uploads = Vec::new();
+        for of in tenants[..4].iter().chain(&tenants[..4]) {
+            uploads.push(of.begin(OF_TENANT / 2).await);
+        }
+        uploads
+    }
+
+    #[tokio::test]
+    async fn slow_uploads_of_others_do_not_keep_small_modules_out() {
+        let tenants = tenants(5);
+        let _slow = fill(&tenants).await;
+        let other = &tenants[4];
+        assert!(!ended(other.begin(ASSURED + 1)));
+        assert!(ended(other.begin(ASSURED)));
+        assert!(ended(other.begin(1)));
+    }
+
+    /// The uploads that have to end.
+    fn give_way(uploads: &[Upload]) -> Vec<usize> {
+        let gives_way = |of: &usize| ended(uploads[*of].gives_way());
+        (0..uploads.len()).filter(gives_way).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slow_upload_gives_way_to_a_tenant_that_has_less() {
+        let tenants = tenants(5);
+        let mut slow = fill(&tenants).await;
+        tokio::time::advance(LONG).await;
+        assert!(give_way(&slow).is_empty());
+        let mut waiting = Box::pin(tenants[4].begin(OF_TENANT / 2 + 1));
+        assert!(!ended(waiting.as_mut()));
+        assert_eq!(give_way(&slow), [0]);
+        // Its memory is not enough, and other tenants have more now.
+        slow.remove(0);
+        assert!(!ended(waiting.as_mut()));
+        assert_eq!(give_way(&slow), [0]);
+        slow.remove(0);
+        let uploads = [waiting.await];
+        assert!(give_way(&slow).is_empty() && give_way(&uploads).is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn upload_gives_way_to_no_tenant_that_has_as_much() {
+        let tenants = tenants(5);
+        let slow = fill(&tenants).await;
+        tokio::time::advance(LONG).await;
+        let mut waiting = Box::pin(tenants[4].begin(OF_TENANT));
+        assert!(!ended(waiting.as_mut()));
+        assert!(give_way(&slow).is_empty());
+    }
+
+    /// Otherwise two tenants could end each upload of a third one with a slow network.
+    #[tokio::test(start_paused = true)]
+    async fn upload_of_the_tenant_with_the_most_gives_way() {
+        let tenants = tenants(6);
+        let mut slow = Vec::new();
+        for (of, parts) in [(4, 1), (3, 3), (0, 4), (1, 4), (2, 4)] {
+            slow.push(tenants[of].begin(OF_TENANT / 4 * parts).await);
+        }
+        tokio::time::advance(LONG).await;
+        let mut small = Box::pin(tenants[5].begin(OF_TENANT / 8));
+        assert!(!ended(small.as_mut()));
+        assert_eq!(give_way(&slow), [2]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn upload_has_the_time_of_a_fast_one() {
+        let tenants = tenants(5);
+        let slow = fill(&tenants).await;
+        let mut waiting = Box::pin(tenants[4].begin(ASSURED + 1));
+        assert!(!ended(waiting.as_mut()));
+        let began = Instant::now();
+        slow[0].gives_way().await;
+        assert!(began.elapsed() >= Duration::from_secs(2 + (OF_TENANT / 2) / FAST));
+        // The other one waits no longer.
+        drop(waiting);
+        assert!(give_way(&slow).is_empty());
+    }
+
+    #[tokio::test]
+    async fn arriving_bytes_are_limited() {
+        let tenants = tenants(1);
+        let of = &tenants[0];
+        let (first, second) = (of.begin(OF_TENANT / 2).await, of.begin(1).await);
+        let mut third = Box::pin(of.begin(OF_TENANT));
+        assert!(!ended(third.as_mut()));
+        drop((first, second));
+        drop(third.await);
+        drop(of.begin(u64::MAX).await);
+    }
+}
