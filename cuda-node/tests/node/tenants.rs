@@ -4,7 +4,7 @@ use std::{fs, path::Path, process::Command, sync::mpsc, thread, time::Duration};
 
 use cuda_core::{Error, protocol::Status};
 use cuda_lease::{
-    LeaseBuilder, NodeClient,
+    Job, LeaseBuilder, NodeClient,
     authority::{ClientTls, DevelopmentCertificates},
     wire::{Allocate, Granted, PutBlob},
 };
@@ -280,10 +280,12 @@ fn large_module_waits_seconds_for_slow_uploads_of_other_tenants() {
     }
     (0..2 * SLOW.len()).for_each(|_| begun.recv_timeout(LONG).unwrap());
     let lease = lease(&node, client(folder.path(), "bob")).acquire_blocking().unwrap();
-    let (sender, loaded) = mpsc::channel();
+    let (sender, arrived) = mpsc::channel();
     thread::spawn(move || {
-        let ptx = format!("{}{}", include_str!("../../../kernels/iota.ptx"), " ".repeat(16 << 20));
-        sender.send(lease.device().load_ptx_blocking(&*ptx).map(drop))
+        // No code: a driver takes a minute to compile a long text of spaces.
+        let submit = lease.submit_job(Job::from_cubin("kernel", vec![0; 16 << 20]));
+        sender.send(submit.launch_blocking().map(drop))
     });
-    loaded.recv_timeout(LONG).expect("the module waits for the uploads of others").unwrap();
+    let arrived = arrived.recv_timeout(LONG).expect("the module waits for the uploads of others");
+    assert_eq!(arrived.unwrap_err().status(), Some(Status::LoadFailed));
 }
