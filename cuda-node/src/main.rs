@@ -78,7 +78,8 @@ enum Role {
         #[arg(long)]
         socket: PathBuf,
     },
-    /// Reads certificates, lists of revoked certificates and quotas again, as SIGHUP does.
+    /// Reads certificates, lists of revoked certificates and quotas again, and opens the audit log again, as SIGHUP
+    /// does.
     Reload {
         /// The value of the node's `--operator-socket`.
         #[arg(long)]
@@ -104,7 +105,8 @@ struct NodeArgs {
     /// into MIG instances means all of them. Repeat the option for several devices.
     #[arg(long = "device", value_name = "DEVICE", required = true, value_parser = device)]
     devices: Vec<String>,
-    /// The memory of each device that leases may use, such as 8GiB. By default all of it.
+    /// The memory of each device that leases may use, such as 8GiB. By default all of it, without the contexts of spare
+    /// workers.
     #[arg(long, value_parser = bytes)]
     capacity: Option<u64>,
     /// The maximum number of leases of each device.

@@ -123,7 +123,7 @@ fn launch_graph(d: &Device, nodes: Vec<Work<'static>>) -> Ticket {
     d.submit(A, Work::Graph(launch)).unwrap()
 }
 
-/// Otherwise a read after the reset returns what was there before the launch.
+/// Otherwise a read after the reset returns the contents from before the launch.
 #[test]
 fn nodes_behind_a_fault_lose_what_they_write() {
     let d = Device::new(2);

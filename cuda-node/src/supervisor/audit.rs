@@ -260,8 +260,7 @@ impl Audit {
         _ = log.written.subscribe().wait_for(|written| *written >= until).await;
     }
 
-    /// Waits until all lines are in the file, or cannot be written, or until the time is over, and the log of the node
-    /// says what is lost.
+    /// Waits until all lines are in the file, until one cannot be written, or for `limit`. Logs an error if lines are lost.
     pub(super) fn flush(&self, limit: Duration) {
         let Some(log) = &self.0 else { return };
         let until = Instant::now() + limit;

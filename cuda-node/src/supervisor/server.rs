@@ -454,8 +454,8 @@ impl Drop for Node {
     }
 }
 
-/// The runtime of a node. Its threads for calls that block stay, and the launch of a worker starts the first one:
-/// without any, such a call panics while the machine gives no thread, and the end of a lease with it.
+/// Builds the runtime of a node. Its threads for blocking calls never end, and the launch of a worker starts the first
+/// one. Without such a thread, `spawn_blocking` panics while the machine gives no thread, also at the end of a lease.
 fn runtime() -> std::io::Result<Runtime> {
     Builder::new_multi_thread()
         .worker_threads(thread::available_parallelism().map_or(2, Into::into).min(4))

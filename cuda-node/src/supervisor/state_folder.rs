@@ -194,9 +194,10 @@ impl StateFolder {
     /// Writes the record of a lease whose end was announced: the next node ends its worker.
     ///
     /// # Errors
-    /// The file system fails. An earlier record of the lease stays then, as that of one that has ended.
+    /// The file system fails. An earlier record of the lease stays then, perhaps as that of a lease that has ended.
     pub(super) fn write_ending(&mut self, record: &LeaseRecord) -> io::Result<()> {
-        // In this order: a lease with two records would have ended at the next node, and go on without a worker.
+        // The rename comes first. With two records, the next node would end the worker of the lease, and also take over
+        // the lease.
         self.end(record.lease.id)?;
         self.write_record("ended", record)
     }

@@ -160,8 +160,9 @@ fn not_read(end: End) -> Result<Refusal, End> {
     }
 }
 
+/// The refusal of an upload that [gives way](super::uploads::Upload::gives_way).
 fn gave_way() -> End {
-    let detail = "another tenant waits for memory, and this one has most of what arrives; send the image again";
+    let detail = "the upload of the image was too slow: another tenant waits for memory for images that arrive, and this tenant has the most of it; try again, with fewer uploads at a time";
     End::Refused(Status::CapacityExceeded, detail.into())
 }
 

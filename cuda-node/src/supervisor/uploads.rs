@@ -1,8 +1,8 @@
-//! The memory of modules that arrive.
+//! The memory of blobs that are arriving.
 //!
-//! An upload has all of its memory before its first byte is read, so those that have begun can end. A tenant that sends
-//! slowly would keep the memory from others: the oldest upload of the tenant that has the most gives way to a tenant that
-//! has less.
+//! An upload reserves all of its memory before its first byte is read, so each upload that has begun can complete. A
+//! tenant that sends slowly would keep the memory from others. So the oldest upload of the tenant that has the most memory
+//! gives way to a tenant that has less: the node refuses it, and frees its memory.
 
 use std::{cmp::Reverse, collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -15,20 +15,20 @@ use tokio::{
 
 use super::memory_budget::{MemoryBudget, Reserved};
 
-/// The maximum number of bytes of a tenant's modules that are arriving.
+/// The maximum number of bytes of a tenant's blobs that are arriving.
 const OF_TENANT: u64 = 128 << 20;
 
-/// The maximum number of bytes of all modules that are arriving.
+/// The maximum number of bytes of all blobs that are arriving.
 const OF_ALL: u64 = 512 << 20;
 
-/// The bytes of arriving modules that a tenant has beside [`OF_ALL`], so that uploads of others do not delay its small
-/// modules.
+/// The bytes of arriving blobs that a tenant has beside [`OF_ALL`], so that uploads of others do not delay its small
+/// blobs.
 const ASSURED: u64 = 8 << 20;
 
-/// The time in which an upload gives way to no other one, besides that for its bytes at [`FAST`].
+/// The time that each upload has before it may have to give way. It also has the time for its bytes at [`FAST`].
 const UNDISTURBED: Duration = Duration::from_secs(2);
 
-/// The rate of an upload that gives way to no other one, in bytes per second.
+/// The rate, in bytes per second, at which an upload completes before it may have to give way.
 const FAST: u64 = 8 << 20;
 
 /// The uploads of all tenants.
@@ -37,7 +37,7 @@ pub(super) struct Uploads {
     shares: watch::Sender<Shares>,
 }
 
-/// Who has the memory of [`Uploads`], and who waits for it.
+/// The tenants that have memory of [`Uploads`], and the uploads that wait for it.
 #[derive(Default)]
 struct Shares {
     held: FxHashMap<Tenant, Held>,
@@ -47,7 +47,7 @@ struct Shares {
     last: u64,
 }
 
-/// What a tenant has.
+/// The memory that a tenant has.
 #[derive(Default)]
 struct Held {
     bytes: u64,
@@ -77,11 +77,11 @@ struct Share {
     tenant: Tenant,
     number: u64,
     bytes: u64,
-    /// The time until which it stays in any case.
+    /// The time from which on it may have to give way.
     undisturbed: Instant,
 }
 
-/// An upload that waits for its part.
+/// An upload that waits for its part of the memory of all tenants.
 struct Waiting<'a> {
     shares: &'a watch::Sender<Shares>,
     bytes: u64,
@@ -102,7 +102,7 @@ impl Uploads {
 }
 
 impl TenantUploads {
-    /// Waits until there is memory for a module of `bytes` bytes, before its bytes are read.
+    /// Waits until there is memory for a blob of `bytes` bytes, before its bytes are read.
     pub(super) async fn begin(&self, bytes: u64) -> Upload {
         let own = self.own.reserve(bytes).await;
         let assured = if bytes <= ASSURED { self.assured.try_reserve(bytes) } else { None };
@@ -125,7 +125,8 @@ impl TenantUploads {
 }
 
 impl Upload {
-    /// Returns when the upload has to end: it had the time that a fast one takes, and its turn to give way has come.
+    /// Waits until the upload has to end: it is slow and the oldest one of the tenant that has the most memory, and a
+    /// tenant with less waits.
     pub(super) async fn gives_way(&self) {
         let Some(share) = &self.share else { return std::future::pending().await };
         sleep_until(share.undisturbed).await;
@@ -136,7 +137,8 @@ impl Upload {
 }
 
 impl Shares {
-    /// The upload that has to end: the oldest of the tenant that has the most, if a tenant waits that will have less.
+    /// The upload that has to end if it is slow: the oldest one of the tenant that has the most memory. `None` unless a
+    /// tenant waits that will have less, with the upload that waits.
     fn gives_way(&self) -> Option<u64> {
         let oldest = |held: &Held| held.uploads.first().copied();
         let most = self.held.values().max_by_key(|held| (held.bytes, Reverse(oldest(held))))?;
@@ -202,7 +204,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// Whether the future has ended when it is polled once.
+    /// Polls a future once. Returns whether it is complete.
     fn ended(future: impl Future) -> bool {
         let task = &mut Context::from_waker(Waker::noop());
         matches!(pin!(future).poll(task), Poll::Ready(_))
@@ -213,7 +215,7 @@ mod tests {
         (0..count).map(|of| all.of(&Tenant::new(&format!("t{of}")).unwrap())).collect()
     }
 
-    /// Uploads of four tenants that take all memory.
+    /// Begins uploads of four tenants, which take all memory.
     async fn fill(tenants: &[TenantUploads]) -> Vec<Upload> {
         let mut uploads = Vec::new();
         for of in tenants[..4].iter().chain(&tenants[..4]) {
@@ -232,7 +234,7 @@ mod tests {
         assert!(ended(other.begin(1)));
     }
 
-    /// The uploads that have to end.
+    /// Returns the indices of the uploads that have to end.
     fn give_way(uploads: &[Upload]) -> Vec<usize> {
         let gives_way = |of: &usize| ended(uploads[*of].gives_way());
         (0..uploads.len()).filter(gives_way).collect()

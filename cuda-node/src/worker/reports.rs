@@ -436,8 +436,8 @@ struct InFlight {
     client: u64,
     /// The last number of the backend that belongs to it. [`UNFINISHED`] while parts of it are missing.
     last: u64,
-    /// Whether a part of it has failed. The backend reports failures of earlier submissions later than those of submissions
-    /// that it does not take, so the last one that has failed says nothing about others.
+    /// Whether a part of it has failed. Failures are not in the order of submissions: a submission that the backend does
+    /// not take fails before earlier ones that run.
     has_failed: bool,
 }
 
@@ -451,7 +451,7 @@ impl Numbers {
         self.taken
     }
 
-    /// The last submission of the client, which is in flight from now on.
+    /// Returns the entry of the last submission of the client. Adds it if this is its first part.
     fn open(&mut self, client: u64) -> &mut InFlight {
         if self.in_flight.back().is_none_or(|back| back.client != client) {
             self.in_flight.push_back(InFlight { client, last: UNFINISHED, has_failed: false });
@@ -460,7 +460,7 @@ impl Numbers {
         &mut self.in_flight[back]
     }
 
-    /// Records that a submission in flight has failed. Returns whether no part of it had.
+    /// Records that a submission has failed. Returns whether it is in flight and this is its first failure.
     fn fail(&mut self, client: u64) -> bool {
         let found = self.in_flight.binary_search_by_key(&client, |of| of.client);
         let found = found.ok().and_then(|found| self.in_flight.get_mut(found));
@@ -474,8 +474,8 @@ impl Numbers {
         self.skip()
     }
 
-    /// Records that the submission that was [opened](Self::open) last does not reach the backend, or no more parts of it do.
-    /// Returns whether it is complete.
+    /// Records that no further part of the submission that was [opened](Self::open) last reaches the backend. Returns
+    /// whether it is complete.
     fn skip(&mut self) -> bool {
         if let Some(back) = self.in_flight.back_mut() {
             back.last = self.taken;
@@ -561,8 +561,8 @@ mod tests {
     use super::*;
     use crate::worker::messages::Resume;
 
-    /// A submission that cannot run fails at once, while an earlier one runs that fails later. Without a report of its own,
-    /// the client would take that one for successful.
+    /// A submission that cannot run fails immediately, and an earlier one that runs fails later. Without a report of its
+    /// own, the earlier one would count as successful.
     #[test]
     fn each_submission_that_fails_is_reported_once() {
         let reports = Reports::new(channel().0);

@@ -233,8 +233,8 @@ fn measure_the_wait_behind_dropped_operations() {
     }
 }
 
-/// The node refuses an allocation at once, while the kernel in front of it has not faulted yet. The client waits for the bytes
-/// of a download that is skipped, until the node says that it has failed.
+/// The node refuses an allocation immediately, before an earlier kernel faults. The client waits for the bytes of a
+/// skipped download until the node reports that it has failed.
 #[test]
 fn fault_is_reported_also_in_front_of_an_allocation_that_is_refused() {
     if device() != "cpu" {

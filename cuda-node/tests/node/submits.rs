@@ -146,7 +146,8 @@ fn submit_gets_memory_of_several_frees() {
     // The client sends frees with its next submission. This one requests no progress.
     // SAFETY: the output is dropped, so no foreign code uses it.
     drop(unsafe { zeros::<u8>(1).async_on(&stream) }.unwrap());
-    // A lease handles its commands in order: an answer to a later one, of another stream, shows that the frees were received.
+    // A lease handles its commands in order: an answer to a later one, of another stream, shows that the frees have
+    // arrived.
     zeros::<u8>(1).then(to_host).sync_on(&lease.new_stream().unwrap()).unwrap();
     let job = Job::new("square", IOTA).arg(&1u32).input(&[3f32]).max_output(4);
     let job = job.region_bytes(2 * BYTES as u64);

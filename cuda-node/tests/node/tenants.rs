@@ -22,7 +22,7 @@ pub fn certificates() -> TempDir {
     certificates_of(&["alice", "bob"])
 }
 
-/// The same, with these clients.
+/// A folder with an authority, a node for 127.0.0.1, and these clients.
 fn certificates_of(clients: &[&str]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let certificates = DevelopmentCertificates::new(folder.path()).host("127.0.0.1");
@@ -241,7 +241,7 @@ fn worker_that_starts_ends_with_its_lease() {
     });
 }
 
-/// Two uploads that send a part of their bytes each second.
+/// Sends two uploads slowly: a part of their bytes each second.
 async fn upload_slowly(address: &str, tls: ClientTls, begun: mpsc::Sender<()>) {
     let client = RawClient::connect_as(address, tls, TransportConfig::default()).await.unwrap();
     let mut client = client.greet(0).await;
@@ -264,7 +264,7 @@ async fn upload_slowly(address: &str, tls: ClientTls, begun: mpsc::Sender<()>) {
     client.connection.closed().await;
 }
 
-/// They have all of the memory for modules that arrive, for four minutes.
+/// The slow uploads of four tenants would keep all memory for modules that arrive for four minutes.
 #[test]
 fn large_module_waits_seconds_for_slow_uploads_of_other_tenants() {
     const SLOW: [&str; 4] = ["carol", "dave", "erin", "frank"];

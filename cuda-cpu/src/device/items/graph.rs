@@ -98,8 +98,8 @@ impl Graph {
         self.0.iter().flat_map(|node| &node.uses).for_each(each);
     }
 
-    /// Runs or skips each node. A node that fails or is skipped poisons what it writes, as a submission does. Returns the
-    /// fault that loses the device, or else the first error, and whether it is a fault.
+    /// Runs or skips each node. A node that fails or is skipped poisons the memory that it writes, as a submission does.
+    /// Returns the fault that loses the device, or else the first error, and whether it is a fault.
     pub(crate) fn run(&self, device: &DeviceState, epoch: u64) -> Option<(Error, bool)> {
         let mut failed: Option<(Error, bool)> = None;
         for node in &self.0 {

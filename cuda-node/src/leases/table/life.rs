@@ -38,7 +38,8 @@ impl LeaseTable {
     /// - The errors of [`authorize`](Self::authorize).
     /// - `Revoked`: the end of the lease was announced.
     /// - `BadRequest`: more than `max_lease_secs`.
-    /// - `QuotaExceeded`: more than the tenant's `max_lease_secs`, or the lease has used `max_total_secs`.
+    /// - `TooLarge`: more than the tenant's `max_lease_secs`.
+    /// - `QuotaExceeded`: the lease has used `max_total_secs`.
     pub fn renew(
         &mut self,
         now: Duration,

@@ -1115,7 +1115,7 @@ fn below(limit: u64) -> u64 {
     u64::from_le_bytes(bytes) % limit
 }
 
-/// Waits for a request for a random time, as a client that goes.
+/// Waits for a request for a random time, then drops it, as for a client that disconnects.
 async fn perhaps<T>(request: impl Future<Output = T>) -> Option<T> {
     match below(3) {
         0 => Some(request.await),
@@ -1123,7 +1123,7 @@ async fn perhaps<T>(request: impl Future<Output = T>) -> Option<T> {
     }
 }
 
-/// Requests a lease, uses it, and goes, perhaps before an answer.
+/// Requests a lease, uses it, and disconnects, perhaps before an answer.
 async fn come_and_go(leases: &Arc<Leases>, client: &Client) {
     let mut nonce = [0; 16];
     getrandom::fill(&mut nonce).unwrap();

@@ -116,7 +116,7 @@ impl Engine {
             let memory = StepMemory::Upload(piece);
             let step = BackendStep { ticket, after, work: &work, host: &host, is_last, memory };
             if let Err(error) = self.run(state, step) {
-                // The pieces behind it do not reach the backend.
+                // The later pieces do not reach the backend, so all memory of the upload is poisoned.
                 let range = upload.to.used(upload.bytes, Access::Write);
                 state.objects.spread(&[range], &error);
                 upload.is_refused = true;

@@ -561,7 +561,7 @@ impl Engine {
     /// Submits a step, or a part of it.
     ///
     /// # Errors
-    /// The step has failed, which was reported. What the part should have written is lost.
+    /// The step has failed, and its failure was reported. The memory that the part should have written is poisoned.
     fn run(&self, state: &mut State, step: BackendStep<'_>) -> Result<(), Error> {
         if let Some(error) = state.objects.check(step.work) {
             let BackendStep { ticket, work, memory, .. } = step;

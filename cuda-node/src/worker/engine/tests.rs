@@ -227,7 +227,7 @@ fn engine_with_write() -> Arc<Engine> {
     engine
 }
 
-/// The same, whose session gives its turn back.
+/// An engine with a write that waits for its bytes, whose session gives its turn back.
 fn engine_without_turn() -> Arc<Engine> {
     let engine = engine_with_write();
     engine.turn(false);
@@ -385,7 +385,7 @@ fn bytes_on_the_bulk_lane_belong_to_the_upload_that_still_waits_for_them() {
     }
 }
 
-/// Otherwise a read of what the rest of the upload should have written returns what was there before.
+/// Otherwise a read of memory that the rest of the upload should have written returns its earlier contents.
 #[test]
 fn upload_of_which_a_piece_is_refused_loses_all_that_it_writes() {
     let (engine, backend) = engine_and_backend();

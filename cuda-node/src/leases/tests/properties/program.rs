@@ -149,8 +149,8 @@ impl Program {
         self.observe(returned);
     }
 
-    /// The next node has a record of each lease whose end has not begun and was not announced. All other workers have
-    /// ended.
+    /// Replaces the table by that of the next node, which has a record of each lease whose end has not begun and was not
+    /// announced. All other workers have ended.
     fn restart(&mut self, elapsed: Duration) {
         let is_kept = |lease: &LeaseView<'_>| lease.announced.is_none();
         let ids = self.table.leases().filter(is_kept).map(|lease| lease.id);
