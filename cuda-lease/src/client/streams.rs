@@ -228,6 +228,10 @@ pub(super) async fn next_reply(
     }
 }
 
+/// The maximum number of times that a blob is sent. A node ends the slow upload of a tenant that has much of its memory
+/// while another one waits for it.
+const BLOB_SENDS: usize = 4;
+
 /// Sends a blob, and waits until the node has it. The inner error is a refusal of the node.
 pub(super) async fn put_blob(
     connection: &quinn::Connection,
@@ -236,8 +240,23 @@ pub(super) async fn put_blob(
     hash: Hash,
     image: Bytes,
 ) -> Result<Result<(), Refusal>, End> {
-    let (mut send, mut receive) = connection.open_bi().await?;
     let put = PutBlob { lease, token, hash, bytes: image.len() as u64 };
+    let mut sent = send_blob(connection, &put, image.clone()).await?;
+    for _ in 1..BLOB_SENDS {
+        if !matches!(sent, Err((Status::CapacityExceeded, _))) {
+            break;
+        }
+        sent = send_blob(connection, &put, image.clone()).await?;
+    }
+    Ok(sent)
+}
+
+async fn send_blob(
+    connection: &quinn::Connection,
+    put: &PutBlob,
+    image: Bytes,
+) -> Result<Result<(), Refusal>, End> {
+    let (mut send, mut receive) = connection.open_bi().await?;
     let mut out = Vec::new();
     put_frame(&mut out, PutBlob::OPCODE, 0, 0, |out| put.encode(out));
     // A node that refuses stops the stream, and its reply has the reason.

@@ -14,15 +14,15 @@ use std::{
 use cuda_async::prelude::*;
 use cuda_core::{
     DeviceInfo, Error, Ticket,
-    protocol::{Control, MemoryInfo, Notice, Reply, Request},
+    protocol::{Control, MemoryInfo, Notice, Reply, Request, Status},
 };
 use cuda_lease::{
-    Lease, LeaseBuilder,
+    Job, Lease, LeaseBuilder,
     authority::ServerTls,
     internals::transport,
     wire::{
         Allocate, Attach, Attached, Command, Event, FrameBuffer, Granted, Header, Hello, Lane,
-        Limits, VERSION, Welcome, Writer,
+        Limits, PutBlob, Refused, Submit, Submitted, VERSION, Welcome, Writer,
         opcode::{self, REPLY},
         put_frame,
     },
@@ -368,6 +368,48 @@ fn long_error_of_a_submission_is_cut() {
     let fill = move || zeros::<u8>(16).sync_on(&lease.device().new_stream().unwrap()).err();
     let bytes = in_time(fill).unwrap().to_string().len();
     assert!(bytes < 72 << 10, "the error has {bytes} bytes");
+}
+
+/// A node that ends an upload because another tenant waits for its memory.
+#[test]
+fn upload_that_gave_way_is_sent_again() {
+    static UPLOADS: AtomicUsize = AtomicUsize::new(0);
+    async fn answer(stream: &mut Stream, opcode: u16) {
+        let uploads = UPLOADS.load(Ordering::Relaxed);
+        match (opcode, uploads) {
+            (Submit::OPCODE, 2) => {
+                let (status, text, output) = (Status::Ok, String::new(), vec![7].into());
+                let submitted = Submitted { status, text, output, following_bytes: 0 };
+                stream.send(opcode | REPLY, 0, 0, |out| submitted.encode(out)).await;
+            }
+            (PutBlob::OPCODE, 1) => stream.send(opcode | REPLY, 0, 0, |_| {}).await,
+            _ => {
+                let is_upload = opcode == PutBlob::OPCODE;
+                let status = if is_upload { Status::CapacityExceeded } else { Status::NotFound };
+                let refused = Refused { status, detail: String::new() };
+                stream.send(Refused::OPCODE, 0, 0, |out| refused.encode(out)).await;
+            }
+        }
+        UPLOADS.fetch_add(usize::from(opcode == PutBlob::OPCODE), Ordering::Relaxed);
+    }
+    async fn serve(connection: Connection, _: usize) {
+        let served = async {
+            let mut requests = greet(&connection).await?;
+            grant(&mut requests, granted()).await?;
+            let _lanes = attach(&connection).await?;
+            loop {
+                let mut stream = Stream::accept(&connection).await?;
+                let Received { opcode, .. } = stream.next().await?;
+                answer(&mut stream, opcode).await;
+            }
+        };
+        let _: Option<()> = served.await;
+    }
+    let node = FalseNode::start(serve);
+    let lease = node.lease().acquire_blocking().unwrap();
+    let job = Job::from_cubin("kernel", vec![0; 600 << 10]).max_output(1);
+    let output = in_time(move || lease.submit_job(job).launch_blocking()).unwrap().output;
+    assert_eq!((&*output, UPLOADS.load(Ordering::Relaxed)), (&[7][..], 2));
 }
 
 /// Otherwise client and node do nothing else than handshakes.
