@@ -218,8 +218,8 @@ impl CpuBackend {
         self.names.add_allocation(id, Allocation { address, bytes, pool, module: None });
         let number = Some(at.number);
         if now {
-            let join = || QueueItem::new(Work::Join, number, epoch);
-            queue.complete_immediately(at.number, join, &self.shared);
+            let item = || QueueItem::new(Work::Allocated, number, epoch);
+            queue.complete_immediately(at.number, item, &self.shared);
         } else {
             let item = QueueItem::new(Work::Alloc { address, bytes }, number, epoch);
             queue.push(item, After::new(), &self.shared);
@@ -363,7 +363,11 @@ unsafe impl Backend for CpuBackend {
     unsafe fn submit(&self, submission: &Submission<'_>, host: &[Arc<HostBlock>]) -> Result<()> {
         let Submission { ticket, after, work } = submission;
         let queue = self.stream(ticket.stream)?;
-        let epoch = self.epoch()?;
+        let epoch = match work {
+            // A lost device skips it in its place: later frees rely on the order.
+            Asked::Join => self.shared.device.lost.epoch(),
+            _ => self.epoch()?,
+        };
         let item = QueueItem {
             work: self.resolve(work, host)?,
             number: Some(ticket.number),

@@ -37,7 +37,7 @@ pub(super) struct StagedDownload {
 /// The reports of all streams. Locked after the state of the engine, and never while the backend is called.
 pub(super) struct Reports {
     streams: Mutex<FxHashMap<StreamId, Stream>>,
-    /// The latest fault. Submissions that a lost device refuses fail with it, as those do that it skips.
+    /// The fault since the last reset. Submissions that a lost device refuses fail with it, as those do that it skips.
     fault: Mutex<Option<Error>>,
     pub(super) outbox: Arc<Outbox>,
     pub(super) telemetry: Telemetry,
@@ -48,6 +48,8 @@ pub(super) struct Reports {
 #[derive(Default)]
 struct Stream {
     numbers: Numbers,
+    /// The last number of the backend before the last reset. Its fault is not one of the device after the reset.
+    reset_at: u64,
     /// Downloads in flight, with the backend's numbers.
     downloads: VecDeque<(u64, StagedDownload)>,
     /// Blocks that uploads in flight read.
@@ -168,16 +170,30 @@ impl Reports {
         true
     }
 
-    /// Withdraws the submission that [`begin`](Self::begin) began, because the backend refused it.
-    pub(super) fn refuse(&self, client: Ticket, error: Error) {
+    /// The submission that [`begin`](Self::begin) began has failed, and has no more parts. Other work takes its number, which
+    /// is returned.
+    pub(super) fn give_up(&self, client: Ticket, error: Error) -> u64 {
         let mut streams = self.streams.lock();
         let stream = streams.entry(client.stream).or_default();
+        self.fail_begun(client, error, stream);
+        stream.numbers.end();
+        stream.numbers.taken()
+    }
+
+    fn fail_begun(&self, client: Ticket, error: Error, stream: &mut Stream) {
         let number = stream.numbers.taken();
         stream.timed.take_if(|(at, _)| *at == number);
         stream.downloads.retain(|(at, _)| *at != number);
         stream.uploads.retain(|(at, _)| *at != number);
         stream.graphs.retain(|(at, _)| *at != number);
         self.fail(client, error, stream);
+    }
+
+    /// Withdraws the submission that [`begin`](Self::begin) began, because the backend refused it.
+    pub(super) fn refuse(&self, client: Ticket, error: Error) {
+        let mut streams = self.streams.lock();
+        let stream = streams.entry(client.stream).or_default();
+        self.fail_begun(client, error, stream);
         let complete = stream.numbers.refuse();
         self.completed(client.stream, complete, stream);
     }
@@ -274,6 +290,8 @@ impl Reports {
 
     /// The device was reset.
     pub(super) fn reset(&self) {
+        let mut streams = self.streams.lock();
+        streams.values_mut().for_each(|stream| stream.reset_at = stream.numbers.taken());
         *self.fault.lock() = None;
     }
 
@@ -362,11 +380,11 @@ impl Reports {
     }
 
     fn failed(&self, ticket: Ticket, error: Error) {
-        if matches!(error, Error::Fault(_)) {
-            *self.fault.lock() = Some(error.clone());
-        }
         let mut streams = self.streams.lock();
         let Some(stream) = streams.get_mut(&ticket.stream) else { return };
+        if matches!(error, Error::Fault(_)) && ticket.number > stream.reset_at {
+            self.fault.lock().get_or_insert_with(|| error.clone());
+        }
         // The client expects no bytes of a download that failed.
         stream.downloads.retain(|(number, _)| *number != ticket.number);
         if let Some(number) = stream.numbers.client(ticket.number) {
@@ -477,10 +495,15 @@ impl Numbers {
     /// Records that no further part of the submission that was [opened](Self::open) last reaches the backend. Returns
     /// whether it is complete.
     fn skip(&mut self) -> bool {
+        self.end();
+        self.complete(self.completed).is_some()
+    }
+
+    /// Records that the last submission has no more parts.
+    fn end(&mut self) {
         if let Some(back) = self.in_flight.back_mut() {
             back.last = self.taken;
         }
-        self.complete(self.completed).is_some()
     }
 
     /// Records that the backend has completed `number`. Returns the client's number if that completes more.
@@ -556,6 +579,7 @@ pub(super) enum Stage {
 mod tests {
     use std::sync::mpsc::channel;
 
+    use cuda_core::protocol::{Fault, FaultKind};
     use cuda_lease::wire::{Event, FrameBuffer};
 
     use super::*;
@@ -590,6 +614,28 @@ mod tests {
             }
         });
         assert_eq!(failed.collect::<Vec<_>>(), [3, 4, 1, 2]);
+    }
+
+    /// Work from before a reset may fault or be skipped after it.
+    #[test]
+    fn refused_submission_fails_with_the_fault_since_the_last_reset() {
+        let reports = Reports::new(channel().0);
+        let stream = StreamId(1);
+        let begin = |number| {
+            let ticket = Ticket { stream, number };
+            reports.begin(ticket, true, StepMemory::Nothing, Instant::now());
+        };
+        let fault = |what: &str| Error::from(Fault::new(FaultKind::Trap, what));
+        let refused = || Error::DeviceLost { address: "cpu".into(), cause: "second".into() };
+        reports.create(stream);
+        begin(1);
+        reports.reset();
+        assert_eq!(reports.cause(refused()), refused());
+        begin(2);
+        for (number, what) in [(1, "first"), (2, "second"), (1, "first"), (2, "third")] {
+            reports.failed(Ticket { stream, number }, fault(what));
+        }
+        assert_eq!(reports.cause(refused()), fault("second"));
     }
 
     #[test]

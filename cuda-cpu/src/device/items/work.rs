@@ -26,6 +26,8 @@ pub(crate) enum Work {
         address: u64,
         bytes: u64,
     },
+    /// Holds the place of an allocation that was made at once.
+    Allocated,
     /// Frees memory, which counts as free since the submission.
     Free {
         id: AllocId,
@@ -89,6 +91,7 @@ impl Work {
     /// error any other work.
     fn run_memory_work(self, device: &DeviceState) -> Result<bool, Self> {
         match self {
+            Work::Allocated => Ok(false),
             Work::Alloc { address, bytes } => {
                 if let Err(error) = device.memory.fulfill(address, bytes) {
                     let error = errors::no_host_memory(&error);
@@ -148,6 +151,7 @@ impl Work {
             Work::Launch(kernel) => kernel.run(device),
             // `run_memory_work` has run allocations and frees, `QueueItem::run` runs graphs, and those run loops.
             Work::Join
+            | Work::Allocated
             | Work::Alloc { .. }
             | Work::Grow { .. }
             | Work::Free { .. }

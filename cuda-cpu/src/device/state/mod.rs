@@ -1,8 +1,8 @@
 //! The state of a device, and its errors.
 //!
 //! [`DeviceState`] has the memory, the modules and the notices. A fault is stored in [`lost::Lost`]: until the device
-//! is reset, items are skipped and fail with the fault, and submissions are refused with `DeviceLost`, except frees. A
-//! panic counts as a fault ([`lost::contained`]). This folder uses `memory`, `launch`, `observe` and `fault`. `items`
+//! is reset, items are skipped and fail with the fault, and submissions are refused with `DeviceLost`, except frees and
+//! joins. A panic counts as a fault ([`lost::contained`]). This folder uses `memory`, `launch`, `observe` and `fault`. `items`
 //! and `queues` use it.
 
 pub(crate) mod errors;

@@ -99,8 +99,7 @@ impl Engine {
         let ticket = Ticket { stream, number: upload.number };
         if let Some(error) = upload.error.take() {
             let range = upload.to.used(upload.bytes, Access::Write);
-            state.objects.spread(&[range], &error);
-            self.reports.skip(ticket, error);
+            self.skip(state, ticket, after, &[range], error);
             return Outcome::Done;
         }
         while let Some((piece, bytes)) = upload.pieces.pop_front() {
@@ -158,7 +157,9 @@ impl Engine {
                 }
                 Some(Ok(block)) => block,
                 Some(Err(error)) => {
-                    self.reports.skip(ticket, error);
+                    // The order of the stream covers all pieces behind the first.
+                    let after = if download.submitted == 0 { after } else { &[] };
+                    self.skip(state, ticket, after, &[], error);
                     return Outcome::Done;
                 }
             };

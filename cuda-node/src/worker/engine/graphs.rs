@@ -19,7 +19,7 @@ use super::{
     state::{BackendStep, Changes, State},
 };
 use crate::worker::{
-    graphs::{Answerable, Arrived, Prepared, change, prepare},
+    graphs::{Answerable, Arrived, Losses, Prepared, change, prepare},
     modules::Ready,
     reports::StepMemory,
     staging::Staged,
@@ -131,6 +131,10 @@ impl Engine {
         let due = graphs.take_due(is_due);
         let has_created = !due.is_empty();
         for (id, Prepared { graph, record, .. }) in due {
+            if let Some(error) = objects.refused(record.uses()) {
+                graphs.refuse(id, error, Some(record));
+                continue;
+            }
             // SAFETY: the control gives nothing up, and nothing writes to the host memory of the graph.
             match unsafe { self.backend.control(Control::CreateGraph { id, graph }) } {
                 Ok(()) => {
@@ -205,7 +209,7 @@ impl Engine {
         if let Err(error) = self.change_graph(state, graph, changes) {
             state.graphs.fail(graph, error);
         }
-        let (error, uses) = match state.graphs.record(graph) {
+        let (error, losses) = match state.graphs.record(graph) {
             Ok(record) => match state.objects.check_nodes(record.nodes()) {
                 None => {
                     let (uses, memory) = (record.uses().clone(), record.memory().clone());
@@ -228,11 +232,17 @@ impl Engine {
                     }
                     return;
                 }
-                Some(error) => (error, Some(record.uses().clone())),
+                Some(error) => (error, Losses::Uses(record.uses().clone())),
             },
-            Err((error, record)) => (error, record.map(|record| record.uses().clone())),
+            Err(refused) => refused,
         };
-        self.skip(state, ticket, uses.as_deref().unwrap_or_default(), error);
+        match losses {
+            Losses::Uses(uses) => self.skip(state, ticket, after, &uses, error),
+            Losses::Unknown => {
+                state.objects.spread_over_all(&error);
+                self.skip(state, ticket, after, &[], error);
+            }
+        }
     }
 
     /// Records the changes of a launch.
@@ -262,10 +272,10 @@ impl Engine {
         // They could be decoded when they arrived.
         let changes = decode_changes(content).unwrap_or_default();
         let quota = state.graphs.quota.clone();
-        match state.graphs.record(graph) {
-            Ok(record) => change(record, graph, changes, content, &*self.backend, &quota),
+        match state.graphs.changed(graph) {
+            Some(record) => change(record, graph, changes, content, &*self.backend, &quota),
             // The launch fails with the error of the graph.
-            Err(_) => Ok(()),
+            None => Ok(()),
         }
     }
 }

@@ -55,7 +55,7 @@ enum Object {
     /// refused with.
     Pending(Result<Charge, Error>),
     Made(Memory),
-    Refused,
+    Refused(Error),
     /// A variable, also one that the backend does not have.
     Variable,
 }
@@ -109,12 +109,16 @@ impl Objects {
     /// # Errors
     /// It is refused: its contents are lost.
     pub(super) fn make(&mut self, id: AllocId) -> Result<Charge, Error> {
-        match self.known.insert(id, Object::Refused) {
-            Some(Object::Pending(charge)) => {
-                charge.inspect_err(|error| self.spread_over(id, error))
-            }
+        match self.known.remove(&id) {
+            Some(Object::Pending(charge)) => charge.inspect_err(|error| self.refuse(id, error)),
             _ => Err(Error::no_such_object("allocation", id.0)),
         }
+    }
+
+    /// Records that an allocation was refused: its contents are lost.
+    pub(super) fn refuse(&mut self, id: AllocId, error: &Error) {
+        self.known.insert(id, Object::Refused(error.clone()));
+        self.spread_over(id, error);
     }
 
     /// Records that an allocation was made.
@@ -168,7 +172,16 @@ impl Objects {
         if self.poison.is_empty() {
             return None;
         }
-        self.poison.check(&uses_of(work), work.overwrites())
+        let uses = uses_of(work);
+        self.refused(&uses).or_else(|| self.poison.check(&uses, work.overwrites()))
+    }
+
+    /// Returns the error for work that uses an allocation that was refused. To overwrite it does not end the loss.
+    pub(super) fn refused(&self, uses: &[Use]) -> Option<Error> {
+        uses.iter().find_map(|of| match self.known.get(&of.base) {
+            Some(Object::Refused(error)) => Some(error.clone().poison()),
+            _ => None,
+        })
     }
 
     /// Returns the error for a graph with a node that reads lost contents. A node that overwrites them ends the loss
@@ -177,7 +190,9 @@ impl Objects {
         if self.poison.is_empty() {
             return None;
         }
-        nodes.iter().find_map(|node| self.poison.check(&node.uses, node.overwrites))
+        let refused = nodes.iter().find_map(|node| self.refused(&node.uses));
+        let check = |node: &NodeAccess| self.poison.check(&node.uses, node.overwrites);
+        refused.or_else(|| nodes.iter().find_map(check))
     }
 
     /// As [`Poison::spread`].
@@ -191,6 +206,17 @@ impl Objects {
     pub(super) fn spread_over(&self, id: AllocId, error: &Error) {
         if self.known.contains_key(&id) {
             self.poison.spread_over(id, error);
+        }
+    }
+}
+
+impl Objects {
+    /// Poisons all memory that work can use now.
+    pub(super) fn spread_over_all(&self, error: &Error) {
+        for (id, object) in &self.known {
+            if matches!(object, Object::Made(_) | Object::Variable) {
+                self.poison.spread_over(*id, error);
+            }
         }
     }
 }

@@ -22,7 +22,7 @@ use cuda_core::{
     order::uses_of,
     protocol::{
         AllocId, Answer, Control, Feature, ModuleId, PoolId, PoolSpec, Reply, Request, StreamId,
-        Submission, Use,
+        Submission, Use, Work,
     },
 };
 use cuda_lease::{
@@ -564,9 +564,9 @@ impl Engine {
     /// The step has failed, and its failure was reported. The memory that the part should have written is poisoned.
     fn run(&self, state: &mut State, step: BackendStep<'_>) -> Result<(), Error> {
         if let Some(error) = state.objects.check(step.work) {
-            let BackendStep { ticket, work, memory, .. } = step;
+            let BackendStep { ticket, after, work, memory, .. } = step;
             drop(memory);
-            self.skip(state, ticket, &uses_of(work), error.clone());
+            self.skip(state, ticket, after, &uses_of(work), error.clone());
             return Err(error);
         }
         self.pass_on(state, step)
@@ -592,16 +592,38 @@ impl Engine {
             Err(error) => {
                 let error = self.reports.cause(error);
                 state.objects.spread(&uses_of(work), &error);
-                self.reports.refuse(ticket, error.clone());
+                self.give_up(ticket, &after, error.clone());
                 Err(error)
             }
         }
     }
 
+    /// The step that was [begun](Reports::begin) last has failed. Later work that comes after it relies on what it comes
+    /// after itself, on other streams: a join keeps this order.
+    fn give_up(&self, ticket: Ticket, after: &[Ticket], error: Error) {
+        if !after.is_empty() {
+            let number = self.reports.give_up(ticket, error.clone());
+            let at = Ticket { number, ..ticket };
+            // SAFETY: a join uses nothing.
+            let join = unsafe {
+                self.backend.submit(&Submission { ticket: at, after, work: &Work::Join }, &[])
+            };
+            if join.is_ok() {
+                return;
+            }
+        }
+        self.reports.refuse(ticket, error);
+    }
+
     /// A submission failed before it reached the backend: the contents that it should have written are lost.
-    fn skip(&self, state: &State, ticket: Ticket, uses: &[Use], error: Error) {
+    fn skip(&self, state: &State, ticket: Ticket, after: &[Ticket], uses: &[Use], error: Error) {
         state.objects.spread(uses, &error);
-        self.reports.skip(ticket, error);
+        let after = self.translate(after);
+        if after.is_empty() {
+            return self.reports.skip(ticket, error);
+        }
+        self.reports.begin(ticket, true, StepMemory::Nothing, state.sampler.now);
+        self.give_up(ticket, &after, error);
     }
 
     /// The tickets of the backend for tickets of the client.
@@ -706,7 +728,7 @@ impl Engine {
             }
             Err(error) => {
                 let error = self.reports.cause(error);
-                state.objects.spread_over(id, &error);
+                state.objects.refuse(id, &error);
                 self.reports.refuse(at, error);
             }
         }

@@ -1,5 +1,6 @@
 //! Tests of protocol violations, and of progress that is reported during the request for it.
 
+mod failures;
 mod graphs;
 mod memory;
 

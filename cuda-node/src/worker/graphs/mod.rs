@@ -18,7 +18,10 @@ pub(super) use work::{GraphMemory, NodeAccess, Prepared, change, prepare};
 
 use std::{mem, sync::Arc};
 
-use cuda_core::{Error, protocol::GraphId};
+use cuda_core::{
+    Error,
+    protocol::{GraphId, Use},
+};
 use cuda_lease::{session::SessionError, wire::TransferId};
 use rustc_hash::FxHashMap;
 
@@ -51,8 +54,16 @@ enum State {
     Waiting(Box<Prepared>),
     /// The backend has it.
     Created { record: Box<Record>, ready: Arc<Ready> },
-    /// The graph, or a change of it, was refused. The backend may have it.
-    Refused { error: Error, record: Option<Box<Record>>, is_created: bool },
+    /// The graph, or a change of it, was refused. The backend may have it. `is_known` says whether the record has all
+    /// that a launch uses.
+    Refused { error: Error, record: Option<Box<Record>>, is_created: bool, is_known: bool },
+}
+
+/// The memory that a launch should have written and that is lost.
+pub(super) enum Losses {
+    Uses(Arc<[Use]>),
+    /// What the launch writes is not known, because its nodes or its changes were refused.
+    Unknown,
 }
 
 /// A query that can be answered.
@@ -149,8 +160,9 @@ impl Graphs {
 
     /// Records that a graph was refused. Later launches fail with the same error.
     pub(super) fn refuse(&mut self, id: GraphId, error: Error, record: Option<Record>) {
+        let is_known = record.is_some();
         let record = record.map(Box::new);
-        self.states.insert(id, State::Refused { error, record, is_created: false });
+        self.states.insert(id, State::Refused { error, record, is_created: false, is_known });
     }
 
     /// Fails a graph, because the changes of a launch were refused. The backend keeps the graph, and later launches
@@ -158,10 +170,25 @@ impl Graphs {
     pub(super) fn fail(&mut self, id: GraphId, error: Error) {
         match self.states.remove(&id) {
             Some(State::Created { record, .. }) => {
-                let failed = State::Refused { error, record: Some(record), is_created: true };
+                let record = Some(record);
+                let failed = State::Refused { error, record, is_created: true, is_known: false };
+                self.states.insert(id, failed);
+            }
+            Some(State::Refused { error, record, is_created, .. }) => {
+                let failed = State::Refused { error, record, is_created, is_known: false };
                 self.states.insert(id, failed);
             }
             other => self.states.extend(other.map(|state| (id, state))),
+        }
+    }
+
+    /// The record of a graph, for the changes of a launch. A graph that was refused has one too: its launches lose what they
+    /// write.
+    pub(super) fn changed(&mut self, id: GraphId) -> Option<&mut Record> {
+        match self.states.get_mut(&id)? {
+            State::Created { record, .. } => Some(record),
+            State::Refused { record, .. } => record.as_deref_mut(),
+            State::Arriving(_) | State::Waiting(_) => None,
         }
     }
 
@@ -177,12 +204,16 @@ impl Graphs {
     /// The record of a graph that [can be launched](Self::can_launch).
     ///
     /// # Errors
-    /// The error of a graph that was refused, with its record, or of one that does not exist.
-    pub(super) fn record(&mut self, id: GraphId) -> Result<&mut Record, (Error, Option<&Record>)> {
+    /// The error of a graph that was refused, or of one that does not exist, with what its launches lose.
+    pub(super) fn record(&mut self, id: GraphId) -> Result<&mut Record, (Error, Losses)> {
         match self.states.get_mut(&id) {
             Some(State::Created { record, .. }) => Ok(record),
-            Some(State::Refused { error, record, .. }) => Err((error.clone(), record.as_deref())),
-            _ => Err((Error::no_such_object("graph", id.0), None)),
+            Some(State::Refused { error, record, is_known, .. }) => {
+                let record = record.as_ref().filter(|_| *is_known);
+                let losses = record.map_or(Losses::Unknown, |of| Losses::Uses(of.uses().clone()));
+                Err((error.clone(), losses))
+            }
+            _ => Err((Error::no_such_object("graph", id.0), Losses::Uses([].into()))),
         }
     }
 

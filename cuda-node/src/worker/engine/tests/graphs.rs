@@ -501,7 +501,8 @@ fn changes_of_a_launch_that_is_skipped_hold_for_the_next_one() {
     test.allocate(1);
     let lost = AllocId(9);
     test.engine.state.lock().objects.announce(lost, test.engine.quota.charge(64)).unwrap();
-    test.engine.state.lock().objects.make(lost).unwrap();
+    let of_lease = test.engine.state.lock().objects.make(lost).unwrap();
+    test.engine.state.lock().objects.made(lost, Memory { of_lease, of_pool: None });
     let copy = Work::Copy {
         from: Region { alloc: lost, offset: 0 },
         to: Region { alloc: ALLOC, offset: 8 },
@@ -564,4 +565,20 @@ fn failed_work_behind_a_submission_that_does_not_end_is_limited() {
     assert_eq!(in_flight(&test), backlog + 1);
     test.complete(1);
     assert_eq!((in_flight(&test), test.engine.state.lock().held), (0, 0));
+}
+
+/// Otherwise work that comes after the one that is skipped does not come after what that one comes after.
+#[test]
+fn work_that_is_skipped_keeps_its_place_in_the_order_of_streams() {
+    let mut test = Test::new();
+    let at = test.next(1);
+    test.command(Command::Control(Control::Allocate { id: ALLOC, bytes: 2 << 20, at }));
+    let before = test.submit(2, &[], Work::Join);
+    let region = |id| Region { alloc: AllocId(id), offset: 0 };
+    let copy = || Work::Copy { from: region(ALLOC.0), to: region(2), bytes: 4 };
+    test.submit(1, &[], copy());
+    assert_eq!(test.submitted(), [(2, 'j')]);
+    let skipped = test.submit(1, &[before], copy());
+    assert_eq!(test.submitted(), [(2, 'j'), (1, 'j')]);
+    assert_eq!(test.engine.reports.stage(skipped), Stage::Submitted(1));
 }
