@@ -65,6 +65,14 @@ const CONNECTIONS: u32 = 16;
 /// The maximum number of bytes of own events that wait.
 const OWN_EVENTS: usize = 4 << 20;
 
+/// The frames of a worker per second that no client gets, after a burst of [`UNSENT`]: those for the supervisor, and those
+/// that arrive without a connection. Each KiB of them counts as a frame more. The worker waits meanwhile: nothing else
+/// limits what a hostile one writes, and the supervisor has few threads.
+const UNSENT_PER_SECOND: u32 = 32 << 10;
+
+/// The largest burst of such frames: the events and downloads of a client whose connection was lost have fewer.
+const UNSENT: u32 = 256 << 10;
+
 /// One lane of a session.
 pub(super) struct Lane {
     /// The epoch of the session.
@@ -87,6 +95,8 @@ pub(super) struct Lane {
     /// Whether frames wait because the session is paused. Until they have passed: a session that has the turn, no work and
     /// no frames that wait gives the turn back.
     is_waiting: AtomicBool,
+    /// The rate of the worker's frames that no client gets.
+    unsent: Rate,
 }
 
 /// The current connection of the client.
@@ -150,6 +160,11 @@ enum Admission {
     Closed,
 }
 
+/// The cost of frames of a worker that no client gets, in the unit of [`UNSENT`].
+fn cost(frames: u32, bytes: usize) -> u32 {
+    frames + (bytes >> 10) as u32
+}
+
 impl Lane {
     /// Creates a lane, and the receiver of its frames for the worker, of which at most `bytes` bytes wait.
     pub(super) fn new(
@@ -170,6 +185,7 @@ impl Lane {
             admission: watch::Sender::new(Admission::Open),
             waits: Notify::new(),
             is_waiting: AtomicBool::new(false),
+            unsent: Rate::with_burst(UNSENT_PER_SECOND, UNSENT),
         };
         (lane, receiver)
     }
@@ -260,12 +276,15 @@ impl Lane {
     ) {
         // Usually all frames are for the client, and nothing is copied.
         let bytes = frames.bytes();
-        let (mut start, mut at) = (0, 0);
+        let (mut start, mut at, mut count, mut unsent) = (0, 0, 0, 0);
         for frame in frames.iter() {
             let is_resumed = frame.header.opcode == Resumed::OPCODE;
             if is_resumed || take(&frame) {
-                self.send(bytes.slice(start..at), capacity).await;
-                start = at + frame.bytes.len();
+                unsent += self.send(bytes.slice(start..at), count, capacity).await;
+                unsent += cost(1, frame.bytes.len());
+                (start, count) = (at + frame.bytes.len(), 0);
+            } else {
+                count += 1;
             }
             if is_resumed && let Ok(resumed) = Resumed::decode(frame.body) {
                 let waiting = self.client.lock().resumed.take();
@@ -274,29 +293,35 @@ impl Lane {
             }
             at += frame.bytes.len();
         }
-        self.send(bytes.slice(start..), capacity).await;
+        unsent += self.send(bytes.slice(start..), count, capacity).await;
+        if let Some(unsent) = NonZeroU32::new(unsent) {
+            self.unsent.wait(unsent).await;
+            // Also within a burst, other tasks do not wait for many reads.
+            tokio::task::yield_now().await;
+        }
     }
 
-    /// Sends frames of the worker to the client. Without a connection they are dropped, because the next one gets them
-    /// again.
-    async fn send(&self, frames: Bytes, capacity: usize) {
+    /// Sends `count` frames of the worker to the client. Without a connection they are dropped, because the next one gets
+    /// them again. Returns the [`cost`] of those that were dropped.
+    async fn send(&self, frames: Bytes, count: u32, capacity: usize) -> u32 {
         if frames.is_empty() {
-            return;
+            return 0;
         }
+        let dropped = cost(count, frames.len());
         let to_client = {
             let client = self.client.lock();
             client.frames.clone().filter(|_| client.resumed.is_none())
         };
-        if let Some(batches) = to_client {
-            let is_small = frames.len() < capacity / SMALL_PART;
-            let (frames, bytes) = match is_small {
-                true => (Bytes::copy_from_slice(&frames), frames.len()),
-                false => (frames, capacity),
-            };
-            let place = batches.reserve(bytes).await;
-            // A connection that has ended takes no more.
-            _ = place.map(|place| place.send(frames));
-        }
+        let Some(batches) = to_client else { return dropped };
+        let is_small = frames.len() < capacity / SMALL_PART;
+        let (frames, bytes) = match is_small {
+            true => (Bytes::copy_from_slice(&frames), frames.len()),
+            false => (frames, capacity),
+        };
+        // A connection that has ended takes no more.
+        let Some(place) = batches.reserve(bytes).await else { return dropped };
+        place.send(frames);
+        0
     }
 
     /// Serves the lane on one connection, until that ends or a later connection attaches the lane. `time` limits the
@@ -594,6 +619,33 @@ mod tests {
                 }
             };
             tokio::join!(lane.read_worker(socket.into_split().0, |_| false), write, take);
+        }
+    }
+
+    /// A hostile worker writes frames for the supervisor, or frames while no client is connected, of which nothing else
+    /// limits the rate. Otherwise a few of them take all threads of the supervisor.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn frames_that_no_client_gets_are_limited_by_time() {
+        for (is_taken, bytes) in [(true, 0), (false, 0), (false, READ)] {
+            let (lane, _to_worker) = Lane::new(1, 0..=u16::MAX, BATCH_BYTES);
+            let (socket, mut worker) = UnixStream::pair().unwrap();
+            let (mut out, mut count) = (Vec::new(), 0);
+            while out.len() <= READ {
+                put_frame(&mut out, Ack::OPCODE, 0, 1, |out| out.resize(out.len() + bytes, 1));
+                count += 1;
+            }
+            let each = count + (out.len() >> 10) as u32;
+            let started = std::time::Instant::now();
+            let write = async {
+                // As much as two seconds more than a burst allow.
+                for _ in 0..=(UNSENT + 2 * UNSENT_PER_SECOND).div_ceil(each) {
+                    worker.write_all(&out).await.unwrap();
+                }
+                drop(worker);
+            };
+            tokio::join!(lane.read_worker(socket.into_split().0, |_| is_taken), write);
+            let elapsed = started.elapsed();
+            assert!(elapsed.as_millis() >= 1900, "{is_taken}, {bytes}: {elapsed:?}");
         }
     }
 
