@@ -99,6 +99,15 @@ impl Uploads {
         let [own, assured] = [OF_TENANT, ASSURED].map(MemoryBudget::new);
         TenantUploads { all: self.clone(), tenant: tenant.clone(), own, assured }
     }
+
+    /// Changes what the tenants have. Without an upload that waits, none has to give way, and none is woken: a client may
+    /// have a thousand, and change this with each packet.
+    fn change(&self, change: impl FnOnce(&mut Shares)) {
+        self.shares.send_if_modified(|shares| {
+            change(shares);
+            !shares.awaited.is_empty()
+        });
+    }
 }
 
 impl TenantUploads {
@@ -150,7 +159,7 @@ impl Shares {
 impl Share {
     fn new(all: &Arc<Uploads>, tenant: &Tenant, bytes: u64) -> Self {
         let mut number = 0;
-        all.shares.send_modify(|shares| {
+        all.change(|shares| {
             shares.last += 1;
             number = shares.last;
             let held = shares.held.entry(tenant.clone()).or_default();
@@ -164,7 +173,7 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.all.shares.send_modify(|shares| {
+        self.all.change(|shares| {
             if let Some(held) = shares.held.get_mut(&self.tenant) {
                 held.bytes -= self.bytes;
                 held.uploads.remove(&self.number);
@@ -197,7 +206,8 @@ impl Drop for Waiting<'_> {
 mod tests {
     use std::{
         pin::pin,
-        task::{Context, Poll, Waker},
+        sync::atomic::{AtomicUsize, Ordering},
+        task::{Context, Poll, Wake, Waker},
     };
 
     use super::*;
@@ -294,6 +304,37 @@ mod tests {
         // The other one waits no longer.
         drop(waiting);
         assert!(give_way(&slow).is_empty());
+    }
+
+    /// Counts the times that a task is woken.
+    #[derive(Default)]
+    struct Wakes(AtomicUsize);
+
+    impl Wake for Wakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Otherwise each of a thousand small uploads costs the node the time of all others.
+    #[tokio::test(start_paused = true)]
+    async fn upload_is_woken_only_while_another_one_waits() {
+        let tenants = tenants(5);
+        let slow = tenants[0].begin(OF_TENANT).await;
+        tokio::time::advance(LONG).await;
+        let wakes = Arc::<Wakes>::default();
+        let waker = Waker::from(wakes.clone());
+        let mut gives_way = pin!(slow.gives_way());
+        assert!(gives_way.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        for _ in 0..100 {
+            drop(tenants[4].begin(ASSURED + 1).await);
+        }
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+        let mut others = Vec::new();
+        for of in &tenants[1..4] {
+            others.push(of.begin(OF_TENANT).await);
+        }
+        assert!(!ended(tenants[4].begin(ASSURED + 1)) && wakes.0.load(Ordering::Relaxed) > 0);
     }
 
     #[tokio::test]
