@@ -229,8 +229,11 @@ pub(super) async fn next_reply(
 }
 
 /// The maximum number of times that a blob is sent. A node ends the slow upload of a tenant that has much of its memory
-/// while another one waits for it.
-const BLOB_SENDS: usize = 4;
+/// while another one waits for it. A session whose blob is refused is lost.
+const BLOB_SENDS: usize = 8;
+
+/// The pause before a blob is sent again: the node may have no memory at the moment.
+const BLOB_PAUSE: Duration = Duration::from_millis(500);
 
 /// Sends a blob, and waits until the node has it. The inner error is a refusal of the node.
 pub(super) async fn put_blob(
@@ -246,6 +249,7 @@ pub(super) async fn put_blob(
         if !matches!(sent, Err((Status::CapacityExceeded, _))) {
             break;
         }
+        tokio::time::sleep(BLOB_PAUSE).await;
         sent = send_blob(connection, &put, image.clone()).await?;
     }
     Ok(sent)
