@@ -4,7 +4,15 @@
 //! tenant that sends slowly would keep the memory from others. So the oldest upload of the tenant that has the most memory
 //! gives way to a tenant that has less: the node refuses it, and frees its memory.
 
-use std::{cmp::Reverse, collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    cmp::Reverse,
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use cuda_lease::authority::Tenant;
 use rustc_hash::FxHashMap;
@@ -35,24 +43,22 @@ const FAST: u64 = 8 << 20;
 pub(super) struct Uploads {
     memory: MemoryBudget,
     shares: watch::Sender<Shares>,
+    /// The number of the last upload that got its memory, or waits for it.
+    last: AtomicU64,
 }
 
-/// The tenants that have memory of [`Uploads`], and the uploads that wait for it.
+/// The tenants that have memory of [`Uploads`], or wait for it.
 #[derive(Default)]
-struct Shares {
-    held: FxHashMap<Tenant, Held>,
-    /// For each upload that waits, the bytes that its tenant will have with it.
-    awaited: Vec<u64>,
-    /// The number of the last upload that got its memory.
-    last: u64,
-}
+struct Shares(FxHashMap<Tenant, Held>);
 
-/// The memory that a tenant has.
+/// The memory that a tenant has, and that it waits for.
 #[derive(Default)]
 struct Held {
     bytes: u64,
     /// The numbers of its uploads.
     uploads: BTreeSet<u64>,
+    /// The bytes of each upload that waits, and its number.
+    waiting: BTreeSet<(u64, u64)>,
 }
 
 /// The uploads of one tenant.
@@ -83,13 +89,15 @@ struct Share {
 
 /// An upload that waits for its part of the memory of all tenants.
 struct Waiting<'a> {
-    shares: &'a watch::Sender<Shares>,
-    bytes: u64,
+    all: &'a Uploads,
+    tenant: &'a Tenant,
+    upload: (u64, u64),
 }
 
 impl Default for Uploads {
     fn default() -> Self {
-        Self { memory: MemoryBudget::new(OF_ALL), shares: watch::Sender::default() }
+        let (shares, last) = Default::default();
+        Self { memory: MemoryBudget::new(OF_ALL), shares, last }
     }
 }
 
@@ -100,12 +108,22 @@ impl Uploads {
         TenantUploads { all: self.clone(), tenant: tenant.clone(), own, assured }
     }
 
-    /// Changes what the tenants have. Without an upload that waits, none has to give way, and none is woken: a client may
-    /// have a thousand, and change this with each packet.
-    fn change(&self, change: impl FnOnce(&mut Shares)) {
+    fn next_number(&self) -> u64 {
+        self.last.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Changes what a tenant has and waits for. Wakes the uploads only if another one of them has to give way now: a client
+    /// may have a thousand, and change this with each packet.
+    fn change(&self, tenant: &Tenant, change: impl FnOnce(&mut Held)) {
         self.shares.send_if_modified(|shares| {
-            change(shares);
-            !shares.awaited.is_empty()
+            let before = shares.gives_way();
+            let held = shares.0.entry(tenant.clone()).or_default();
+            change(held);
+            if held.uploads.is_empty() && held.waiting.is_empty() {
+                shares.0.remove(tenant);
+            }
+            let now = shares.gives_way();
+            now.is_some() && now != before
         });
     }
 }
@@ -127,8 +145,7 @@ impl TenantUploads {
         if let Some(memory) = self.all.memory.try_reserve(bytes) {
             return Some(memory);
         }
-        let held = self.all.shares.borrow().held.get(&self.tenant).map_or(0, |held| held.bytes);
-        let _waiting = Waiting::new(&self.all.shares, held + bytes);
+        let _waiting = Waiting::new(&self.all, &self.tenant, bytes);
         self.all.memory.reserve(bytes).await
     }
 }
@@ -150,19 +167,19 @@ impl Shares {
     /// tenant waits that will have less, with the upload that waits.
     fn gives_way(&self) -> Option<u64> {
         let oldest = |held: &Held| held.uploads.first().copied();
-        let most = self.held.values().max_by_key(|held| (held.bytes, Reverse(oldest(held))))?;
-        let is_more = self.awaited.iter().any(|awaited| *awaited < most.bytes);
+        let most = self.0.values().max_by_key(|held| (held.bytes, Reverse(oldest(held))))?;
+        let has_less = |held: &Held| {
+            held.waiting.first().is_some_and(|(bytes, _)| held.bytes + bytes < most.bytes)
+        };
+        let is_more = self.0.values().any(has_less);
         if is_more { oldest(most) } else { None }
     }
 }
 
 impl Share {
     fn new(all: &Arc<Uploads>, tenant: &Tenant, bytes: u64) -> Self {
-        let mut number = 0;
-        all.change(|shares| {
-            shares.last += 1;
-            number = shares.last;
-            let held = shares.held.entry(tenant.clone()).or_default();
+        let number = all.next_number();
+        all.change(tenant, |held| {
             held.bytes += bytes;
             held.uploads.insert(number);
         });
@@ -173,32 +190,24 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.all.change(|shares| {
-            if let Some(held) = shares.held.get_mut(&self.tenant) {
-                held.bytes -= self.bytes;
-                held.uploads.remove(&self.number);
-                if held.uploads.is_empty() {
-                    shares.held.remove(&self.tenant);
-                }
-            }
+        self.all.change(&self.tenant, |held| {
+            held.bytes -= self.bytes;
+            held.uploads.remove(&self.number);
         });
     }
 }
 
 impl<'a> Waiting<'a> {
-    fn new(shares: &'a watch::Sender<Shares>, bytes: u64) -> Self {
-        shares.send_modify(|shares| shares.awaited.push(bytes));
-        Self { shares, bytes }
+    fn new(all: &'a Uploads, tenant: &'a Tenant, bytes: u64) -> Self {
+        let upload = (bytes, all.next_number());
+        all.change(tenant, |held| _ = held.waiting.insert(upload));
+        Self { all, tenant, upload }
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.shares.send_modify(|shares| {
-            if let Some(at) = shares.awaited.iter().position(|bytes| *bytes == self.bytes) {
-                shares.awaited.swap_remove(at);
-            }
-        });
+        self.all.change(self.tenant, |held| _ = held.waiting.remove(&self.upload));
     }
 }
 
@@ -206,7 +215,7 @@ impl Drop for Waiting<'_> {
 mod tests {
     use std::{
         pin::pin,
-        sync::atomic::{AtomicUsize, Ordering},
+        sync::atomic::AtomicUsize,
         task::{Context, Poll, Wake, Waker},
     };
 
@@ -278,6 +287,25 @@ mod tests {
         assert!(give_way(&slow).is_empty());
     }
 
+    /// Otherwise a tenant that waits with many uploads at once would end those of tenants that have less than it.
+    #[tokio::test(start_paused = true)]
+    async fn upload_gives_way_to_what_the_tenant_that_waits_has_by_now() {
+        const MIB: u64 = 1 << 20;
+        let tenants = tenants(9);
+        let mut slow = Vec::new();
+        for of in &tenants[..8] {
+            slow.push(of.begin(63 * MIB).await);
+        }
+        tokio::time::advance(LONG).await;
+        let mut waiting: Vec<_> = (0..4).map(|_| Box::pin(tenants[8].begin(30 * MIB))).collect();
+        assert!(!waiting.iter_mut().any(|waiting| ended(waiting.as_mut())));
+        assert_eq!(give_way(&slow), [0]);
+        slow.remove(0);
+        let _uploads = [waiting.remove(0).await, waiting.remove(0).await];
+        assert!(!waiting.iter_mut().any(|waiting| ended(waiting.as_mut())));
+        assert!(give_way(&slow).is_empty());
+    }
+
     /// Otherwise two tenants could end each upload of a third one with a slow network.
     #[tokio::test(start_paused = true)]
     async fn upload_of_the_tenant_with_the_most_gives_way() {
@@ -318,7 +346,7 @@ mod tests {
 
     /// Otherwise each of a thousand small uploads costs the node the time of all others.
     #[tokio::test(start_paused = true)]
-    async fn upload_is_woken_only_while_another_one_waits() {
+    async fn upload_is_woken_only_if_another_one_has_to_end() {
         let tenants = tenants(5);
         let slow = tenants[0].begin(OF_TENANT).await;
         tokio::time::advance(LONG).await;
@@ -326,15 +354,23 @@ mod tests {
         let waker = Waker::from(wakes.clone());
         let mut gives_way = pin!(slow.gives_way());
         assert!(gives_way.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        let count = || wakes.0.load(Ordering::Relaxed);
         for _ in 0..100 {
             drop(tenants[4].begin(ASSURED + 1).await);
         }
-        assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
+        assert_eq!(count(), 0);
         let mut others = Vec::new();
         for of in &tenants[1..4] {
             others.push(of.begin(OF_TENANT).await);
         }
-        assert!(!ended(tenants[4].begin(ASSURED + 1)) && wakes.0.load(Ordering::Relaxed) > 0);
+        // An upload of a tenant that will have as much waits.
+        for _ in 0..100 {
+            // The runtime lets a task poll about 100 times.
+            tokio::task::yield_now().await;
+            assert!(!ended(tenants[4].begin(OF_TENANT)));
+        }
+        assert_eq!(count(), 0);
+        assert!(!ended(tenants[4].begin(ASSURED + 1)) && count() > 0);
     }
 
     #[tokio::test]

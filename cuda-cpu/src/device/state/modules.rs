@@ -96,6 +96,9 @@ impl Drop for LoadedModule {
 pub(crate) struct Modules {
     table: Mutex<FxHashMap<ModuleId, State>>,
     loaded: Condvar,
+    /// The requests for modules that were unloaded during their load. The end of a load answers them: the thread that unloads
+    /// may hold locks of the client. Filled under the lock of the table.
+    unloaded: Mutex<Vec<(ModuleId, Answer)>>,
 }
 
 enum State {
@@ -135,6 +138,11 @@ impl Modules {
         let before = table.get_mut(&id).map(|known| std::mem::replace(known, state));
         drop(table);
         self.loaded.notify_all();
+        let unloaded = std::mem::take(&mut *self.unloaded.lock());
+        for (id, answer) in unloaded {
+            let reply = Err(Error::no_such_object("module", id.0));
+            _ = contained(|| answer.give(reply));
+        }
         if let Some(State::Loading(answers)) = before {
             for answer in answers {
                 // Runs code of the client. A panic in it must not keep the others from their answers.
@@ -181,8 +189,17 @@ impl Modules {
 
     /// Removes a module. It is dropped here, or with its last launch in flight.
     pub(crate) fn unload(&self, id: ModuleId) {
-        let removed = self.table.lock().remove(&id);
-        drop(removed);
+        let mut table = self.table.lock();
+        match table.remove(&id) {
+            Some(State::Loading(answers)) => {
+                self.unloaded.lock().extend(answers.into_iter().map(|answer| (id, answer)));
+                drop(table);
+            }
+            removed => {
+                drop(table);
+                drop(removed);
+            }
+        }
         self.loaded.notify_all();
     }
 }
@@ -197,6 +214,17 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
+
+    #[test]
+    fn request_for_a_module_that_is_unloaded_during_its_load_has_an_answer() {
+        let (modules, id) = (Modules::default(), ModuleId(1));
+        modules.announce(id);
+        let (send, replies) = channel();
+        modules.when_loaded(id, Answer::new(move |reply| _ = send.send(reply)), 1024);
+        modules.unload(id);
+        modules.load_with(id, || Err(Error::AlreadyEnded), 1024);
+        assert_eq!(replies.try_recv(), Ok(Err(Error::no_such_object("module", 1))));
+    }
 
     #[test]
     fn panic_while_loading_fails_the_module() {

@@ -28,7 +28,6 @@ use crate::worker::{
 };
 
 const PTX: &str = include_str!("../../../../../../kernels/faults.ptx");
-pub(super) const MODULE: ModuleId = ModuleId(1);
 pub(super) const STREAMS: u64 = 3;
 /// A fill with this byte holds its stream until the [gates](Gates) open.
 pub(super) const HOLD: u8 = 0xEE;
@@ -309,6 +308,8 @@ pub(super) struct Device {
     /// The blocks of downloads.
     downloads: HashMap<Ticket, Arc<HostBlock>>,
     requests: u64,
+    is_code_late: bool,
+    /// Whether the code of a module has not arrived.
     is_code_due: bool,
 }
 
@@ -360,26 +361,34 @@ impl Device {
             (Held::open(options, setup.backlog, Arc::new(LogSink(log.clone()))), None)
         };
         let downloads = HashMap::new();
-        let mut device = Self { log, held, engine, downloads, requests: 0, is_code_due: true };
+        let is_code_late = setup.is_code_late;
+        let mut device =
+            Self { log, held, engine, downloads, requests: 0, is_code_late, is_code_due: false };
         for id in 1..=STREAMS {
             device.control(Control::CreateStream { id: StreamId(id), priority: 0 }).unwrap();
         }
-        match &device.engine {
+        device.load(ModuleId(1));
+        device
+    }
+
+    /// Loads the module.
+    pub(super) fn load(&mut self, id: ModuleId) {
+        match &self.engine {
             Some(_) => {
                 let (kind, bytes) = (ImageKind::Ptx, PTX.len() as u64);
-                device.command(Command::LoadModule { id: MODULE, kind, hash: [0; 32], bytes });
-                if !setup.is_code_late {
-                    device.code();
+                self.command(Command::LoadModule { id, kind, hash: [0; 32], bytes });
+                self.is_code_due = true;
+                if !self.is_code_late {
+                    self.code();
                 }
             }
             None => {
                 let image = ModuleImage::Ptx(PTX.into());
-                device.control(Control::LoadModule { id: MODULE, image }).unwrap();
-                let loaded = device.request(Request::Loaded { module: MODULE });
-                device.log.wait("the load", |heard| heard.replies.contains_key(&loaded));
+                self.control(Control::LoadModule { id, image }).unwrap();
+                let loaded = self.request(Request::Loaded { module: id });
+                self.log.wait("the load", |heard| heard.replies.contains_key(&loaded));
             }
         }
-        device
     }
 
     fn command(&self, command: Command<'_>) {

@@ -13,7 +13,7 @@ use cuda_core::protocol::{
 use proptest::prelude::*;
 
 use self::{
-    device::{Asked, Device, HOLD, MODULE, Node, QUOTA, STREAMS, Setup},
+    device::{Asked, Device, HOLD, Node, QUOTA, STREAMS, Setup},
     model::{Do, Event, Run, Span, Sub, UNITS, What},
 };
 use super::super::*;
@@ -44,15 +44,65 @@ enum Act {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Act { stream: u8, act: Act, pieces: Vec<u8> },
-    Download { stream: u8, from: Place },
-    Hold { stream: u8, to: Place },
-    Join { stream: u8, on: u8 },
-    Allocate { stream: u8, size: Size },
-    Free { stream: u8, alloc: u8 },
+    Act {
+        stream: u8,
+        act: Act,
+        pieces: Vec<u8>,
+    },
+    Download {
+        stream: u8,
+        from: Place,
+    },
+    Hold {
+        stream: u8,
+        to: Place,
+    },
+    Join {
+        stream: u8,
+        on: u8,
+    },
+    Allocate {
+        stream: u8,
+        size: Size,
+        pool: u8,
+    },
+    Free {
+        stream: u8,
+        alloc: u8,
+    },
+    CreatePool,
+    DropPool {
+        stream: u8,
+        pool: u8,
+    },
     CreateGraph(Vec<Act>),
-    Launch { stream: u8, graph: u8, change: Option<(u8, Place, Place)>, is_bulk: bool },
-    Cancel { stream: u8, back: u8, count: u8 },
+    DropGraph {
+        graph: u8,
+        waits: bool,
+    },
+    /// The stream is retired, and another one takes its place.
+    Retire(u8),
+    /// The module is unloaded, with all graphs that use it, and loaded again.
+    Reload {
+        waits: bool,
+    },
+    /// A request, which must have a reply.
+    Ask {
+        what: u8,
+        graph: u8,
+        pool: u8,
+    },
+    Launch {
+        stream: u8,
+        graph: u8,
+        change: Option<(u8, Place, Place)>,
+        is_bulk: bool,
+    },
+    Cancel {
+        stream: u8,
+        back: u8,
+        count: u8,
+    },
     Refuse,
     Reset,
     Open,
@@ -105,9 +155,17 @@ fn step() -> impl Strategy<Value = Step> {
         10 => (stream(), place()).prop_map(|(stream, from)| Step::Download { stream, from }),
         3 => (stream(), place()).prop_map(|(stream, to)| Step::Hold { stream, to }),
         2 => (stream(), stream()).prop_map(|(stream, on)| Step::Join { stream, on }),
-        4 => (stream(), size).prop_map(|(stream, size)| Step::Allocate { stream, size }),
+        4 => (stream(), size, 0..3_u8)
+            .prop_map(|(stream, size, pool)| Step::Allocate { stream, size, pool }),
         3 => (stream(), any::<u8>()).prop_map(|(stream, alloc)| Step::Free { stream, alloc }),
+        2 => Just(Step::CreatePool),
+        2 => (stream(), any::<u8>()).prop_map(|(stream, pool)| Step::DropPool { stream, pool }),
         3 => prop::collection::vec(act(), 1..5).prop_map(Step::CreateGraph),
+        2 => (any::<u8>(), any::<bool>()).prop_map(|(graph, waits)| Step::DropGraph { graph, waits }),
+        2 => stream().prop_map(Step::Retire),
+        2 => any::<bool>().prop_map(|waits| Step::Reload { waits }),
+        2 => (0..5_u8, any::<u8>(), any::<u8>())
+            .prop_map(|(what, graph, pool)| Step::Ask { what, graph, pool }),
         6 => (stream(), any::<u8>(), change, any::<bool>())
             .prop_map(|(stream, graph, change, is_bulk)| Step::Launch { stream, graph, change, is_bulk }),
         3 => (stream(), 0..6_u8, 1..4_u8)
@@ -146,13 +204,16 @@ struct Live {
     /// The last write, and the reads since then: indices of submissions.
     written: Vec<usize>,
     read: Vec<usize>,
-    /// Whether a graph uses it.
-    is_pinned: bool,
+    pool: PoolId,
 }
 
-/// A graph with its nodes.
+/// A graph that was not dropped.
 struct Known {
+    /// Its place among all graphs.
+    index: usize,
     nodes: Vec<Do>,
+    /// All that its nodes have named: the client keeps it.
+    named: Vec<Do>,
 }
 
 /// Runs the steps, and keeps what the model needs.
@@ -161,6 +222,11 @@ struct Program {
     run: Run,
     live: Vec<Live>,
     graphs: Vec<Known>,
+    pools: Vec<PoolId>,
+    pool_ids: u64,
+    /// The stream in each place.
+    streams: Vec<u64>,
+    module: ModuleId,
     last: HashMap<u64, u64>,
     /// What comes before the next submission of each stream.
     before: HashMap<u64, HashMap<u64, u64>>,
@@ -192,8 +258,28 @@ impl Program {
             units,
         };
         let (live, graphs, last, before, resets) = Default::default();
-        let device = Device::new(setup);
-        Self { device, run, live, graphs, last, before, complete: 0, resets, words: 100, faults: 0 }
+        let (device, module) = (Device::new(setup), ModuleId(1));
+        Self {
+            device,
+            run,
+            live,
+            graphs,
+            pools: vec![PoolId::DEFAULT],
+            pool_ids: PoolId::DEFAULT.0,
+            streams: (1..=STREAMS).collect(),
+            module,
+            last,
+            before,
+            complete: 0,
+            resets,
+            words: 100,
+            faults: 0,
+        }
+    }
+
+    /// The stream in a place, from 1 on.
+    fn stream(&self, place: u8) -> u64 {
+        self.streams[usize::from(place) - 1]
     }
 
     fn word(&mut self) -> u32 {
@@ -268,7 +354,7 @@ impl Program {
             };
             let relocations: Vec<_> = operands.iter().enumerate().map(relocation).collect();
             Node::Work(Work::Launch(Launch {
-                function: FunctionId { module: MODULE, entry },
+                function: FunctionId { module: self.module, entry },
                 config: LaunchConfig::new(blocks, 1),
                 params: params.into(),
                 relocations: relocations.into(),
@@ -350,10 +436,13 @@ impl Program {
         let number = self.last.get(&stream).copied().unwrap_or(0) + 1;
         let ticket = Ticket { stream: StreamId(stream), number };
         let taken = match (&what, asked) {
-            (What::Allocate { alloc }, _) => {
+            (What::Allocate { alloc, pool }, _) => {
                 let bytes = self.run.allocs[*alloc].bytes;
-                let id = AllocId(*alloc as u64 + 1);
-                self.device.control(Control::Allocate { id, bytes, at: ticket })
+                let (id, at) = (AllocId(*alloc as u64 + 1), ticket);
+                self.device.control(match *pool {
+                    PoolId::DEFAULT => Control::Allocate { id, bytes, at },
+                    pool => Control::AllocateIn { pool, id, bytes, at },
+                })
             }
             (_, Some(asked)) => self.device.submit(ticket, &tickets, asked),
             (_, None) => unreachable!(),
@@ -415,7 +504,7 @@ impl Program {
         self.submit(stream, &[], What::Do(step), Some(asked))
     }
 
-    fn allocate(&mut self, stream: u64, size: Size) -> Option<usize> {
+    fn allocate(&mut self, stream: u64, size: Size, pool: PoolId) -> Option<usize> {
         let unit = match size {
             Size::Small => SMALL_UNIT,
             Size::Large => LARGE_UNIT,
@@ -425,19 +514,13 @@ impl Program {
         let index = self.run.allocs.len();
         self.run.allocs.push(model::Alloc { bytes: unit * UNITS, is_freed: false });
         self.run.units.push(unit);
-        let at = self.submit(stream, &[], What::Allocate { alloc: index }, None);
+        let at = self.submit(stream, &[], What::Allocate { alloc: index, pool }, None);
         let is_there = self.run.subs[at].ticket.is_some();
         if is_there {
             // Work on a refused allocation does not need its size.
             let unit = if matches!(size, Size::TooLarge) { SMALL_UNIT } else { unit };
             self.run.units[index] = unit;
-            self.live.push(Live {
-                index,
-                unit,
-                written: vec![at],
-                read: Vec::new(),
-                is_pinned: false,
-            });
+            self.live.push(Live { index, unit, written: vec![at], read: Vec::new(), pool });
         }
         is_there.then_some(index)
     }
@@ -454,23 +537,60 @@ impl Program {
         self.run.order.push(Event::Free(live.index));
     }
 
-    fn pin(&mut self, step: &Do) {
-        for span in step.reads().into_iter().chain(step.writes()) {
-            self.live
-                .iter_mut()
-                .filter(|live| live.index == span.alloc)
-                .for_each(|live| live.is_pinned = true);
+    /// Whether a graph names an allocation.
+    fn is_named(&self, alloc: usize) -> bool {
+        let spans = |step: &Do| [step.reads(), step.writes()];
+        let mut named = self.graphs.iter().flat_map(|graph| graph.named.iter().flat_map(spans));
+        named.any(|span| span.is_some_and(|span| span.alloc == alloc))
+    }
+
+    /// Whether nothing that is not known to be complete uses this.
+    fn is_idle(&self, uses: impl Fn(&What) -> bool) -> bool {
+        !self.run.subs[self.complete..].iter().any(|sub| uses(&sub.what))
+    }
+
+    fn drop_graph(&mut self, at: usize) {
+        let id = GraphId(self.graphs.remove(at).index as u64 + 1);
+        self.device.control(Control::DropGraph { id }).unwrap();
+    }
+
+    fn retire(&mut self, place: u8) {
+        let place = usize::from(place) - 1;
+        let id = StreamId(self.streams[place]);
+        if let Some(number) = self.last.get(&id.0).copied() {
+            self.device.control(Control::Want { ticket: Ticket { stream: id, number } }).unwrap();
         }
+        self.device.control(Control::RetireStream { id }).unwrap();
+        let id = StreamId(1 + *self.streams.iter().max().unwrap());
+        self.device.control(Control::CreateStream { id, priority: 0 }).unwrap();
+        self.streams[place] = id.0;
+    }
+
+    fn reload(&mut self, waits: bool) {
+        if waits {
+            self.wait();
+        }
+        let has_kernels = |steps: &[Do]| steps.iter().any(Do::is_kernel);
+        if !self.is_idle(|what| has_kernels(what.steps())) {
+            return;
+        }
+        while let Some(at) = self.graphs.iter().position(|graph| has_kernels(&graph.named)) {
+            self.drop_graph(at);
+        }
+        self.device.control(Control::UnloadModule { id: self.module }).unwrap();
+        self.module = ModuleId(self.module.0 + 1);
+        self.device.load(self.module);
     }
 
     fn launch(
         &mut self,
         stream: u64,
-        graph: usize,
+        at: usize,
         change: Option<(u8, Place, Place)>,
         is_bulk: bool,
     ) {
-        let mut nodes = self.graphs[graph].nodes.clone();
+        let graph = self.graphs[at].index;
+        let mut nodes = self.graphs[at].nodes.clone();
         let mut changes = Vec::new();
         if let Some((node, one, other)) = change {
             let node = usize::from(node) % nodes.len();
@@ -486,7 +606,7 @@ impl Program {
                 _ => unreachable!(),
             };
             if let Some(step) = self.resolve(act) {
-                self.pin(&step);
+                self.graphs[at].named.push(step);
                 nodes[node] = step;
                 changes.push((node as u32, self.node(&step)));
             }
@@ -498,9 +618,9 @@ impl Program {
         let (uses, id) = (uses.collect(), GraphId(graph as u64 + 1));
         let asked = Asked::Graph { id, uses, changes, is_bulk };
         let what = What::Graph { graph, nodes: nodes.clone() };
-        let at = self.submit(stream, &[], what, Some(asked));
-        if self.run.subs[at].ticket.is_some() {
-            self.graphs[graph].nodes = nodes;
+        let sub = self.submit(stream, &[], what, Some(asked));
+        if self.run.subs[sub].ticket.is_some() {
+            self.graphs[at].nodes = nodes;
         }
     }
 
@@ -508,51 +628,114 @@ impl Program {
         match step {
             Step::Act { stream, act, pieces } => {
                 if let Some(step) = self.resolve(*act) {
-                    self.act((*stream).into(), step, pieces);
+                    let stream = self.stream(*stream);
+                    self.act(stream, step, pieces);
                 }
             }
             Step::Download { stream, from } => {
                 if let Some((from, _)) = self.span(*from) {
-                    self.act((*stream).into(), Do::Download { from }, &[]);
+                    let stream = self.stream(*stream);
+                    self.act(stream, Do::Download { from }, &[]);
                 }
             }
             Step::Hold { stream, to } => {
                 if let Some(to) = self.small(*to) {
-                    self.act((*stream).into(), Do::Hold { to }, &[]);
+                    let stream = self.stream(*stream);
+                    self.act(stream, Do::Hold { to }, &[]);
                 }
             }
             Step::Join { stream, on } => {
-                let is_last =
-                    |sub: &Sub| sub.ticket.is_some_and(|ticket| ticket.stream.0 == u64::from(*on));
+                let on = self.stream(*on);
+                let is_last = |sub: &Sub| sub.ticket.is_some_and(|ticket| ticket.stream.0 == on);
                 let on: Vec<_> = self.run.subs.iter().rposition(is_last).into_iter().collect();
                 let (what, asked) = (What::Do(Do::Join), Asked::Work(Work::Join));
-                self.submit((*stream).into(), &on, what, Some(asked));
+                let stream = self.stream(*stream);
+                self.submit(stream, &on, what, Some(asked));
             }
-            Step::Allocate { stream, size } => _ = self.allocate((*stream).into(), *size),
+            Step::Allocate { stream, size, pool } => {
+                let pool = self.pools[usize::from(*pool) % self.pools.len()];
+                let stream = self.stream(*stream);
+                self.allocate(stream, *size, pool);
+            }
             Step::Free { stream, alloc } => {
                 let at = usize::from(*alloc) % self.live.len().max(1);
-                if self.live.get(at).is_some_and(|live| !live.is_pinned) {
-                    self.free((*stream).into(), at);
+                if self.live.get(at).is_some_and(|live| !self.is_named(live.index)) {
+                    let stream = self.stream(*stream);
+                    self.free(stream, at);
                 }
             }
             Step::CreateGraph(acts) => {
                 let nodes: Vec<_> = acts.iter().filter_map(|act| self.resolve(*act)).collect();
                 if !nodes.is_empty() {
-                    nodes.iter().for_each(|step| self.pin(step));
                     let works: Vec<_> = nodes.iter().map(|step| self.node(step)).collect();
-                    self.device.create_graph(GraphId(self.graphs.len() as u64 + 1), &works);
+                    let index = self.run.graphs.len();
+                    self.device.create_graph(GraphId(index as u64 + 1), &works);
                     self.run.graphs.push(nodes.clone());
-                    self.graphs.push(Known { nodes });
+                    self.graphs.push(Known { index, named: nodes.clone(), nodes });
                 }
+            }
+            Step::DropGraph { graph, waits } => {
+                if !self.graphs.is_empty() {
+                    let at = usize::from(*graph) % self.graphs.len();
+                    let index = self.graphs[at].index;
+                    if *waits {
+                        self.wait();
+                    }
+                    if self.is_idle(
+                        |what| matches!(what, What::Graph { graph, .. } if *graph == index),
+                    ) {
+                        self.drop_graph(at);
+                    }
+                }
+            }
+            Step::CreatePool => {
+                if self.pools.len() < 4 {
+                    self.pool_ids += 1;
+                    let (id, spec) = (PoolId(self.pool_ids), PoolSpec::new(u64::MAX));
+                    self.device.control(Control::CreatePool { id, spec }).unwrap();
+                    self.pools.push(id);
+                }
+            }
+            Step::DropPool { stream, pool } => {
+                let at = usize::from(*pool) % self.pools.len();
+                let id = self.pools[at];
+                let is_free = |live: &Live| live.pool == id && !self.is_named(live.index);
+                let free: Vec<_> =
+                    (0..self.live.len()).filter(|at| is_free(&self.live[*at])).collect();
+                if id != PoolId::DEFAULT {
+                    let stream = self.stream(*stream);
+                    free.into_iter().rev().for_each(|at| self.free(stream, at));
+                    if self.live.iter().all(|live| live.pool != id) {
+                        self.pools.remove(at);
+                        self.device.control(Control::DropPool { id }).unwrap();
+                    }
+                }
+            }
+            Step::Retire(stream) => self.retire(*stream),
+            Step::Reload { waits } => self.reload(*waits),
+            Step::Ask { what, graph, pool } => {
+                let pool = self.pools[usize::from(*pool) % self.pools.len()];
+                let graph = self.graphs.get(usize::from(*graph) % self.graphs.len().max(1));
+                let ask = match (*what, graph) {
+                    (0, Some(graph)) => {
+                        Request::GraphReady { graph: GraphId(graph.index as u64 + 1) }
+                    }
+                    (1, _) => Request::Loaded { module: self.module },
+                    (2, _) => Request::PoolMemory { pool },
+                    (3, _) => Request::TrimPool { pool, keep: 0 },
+                    _ => Request::Memory,
+                };
+                self.device.request(ask);
             }
             Step::Launch { stream, graph, change, is_bulk } => {
                 if !self.graphs.is_empty() {
                     let graph = usize::from(*graph) % self.graphs.len();
-                    self.launch((*stream).into(), graph, *change, *is_bulk);
+                    let stream = self.stream(*stream);
+                    self.launch(stream, graph, *change, *is_bulk);
                 }
             }
             Step::Cancel { stream, back, count } => {
-                let stream = u64::from(*stream);
+                let stream = self.stream(*stream);
                 let last =
                     self.last.get(&stream).copied().unwrap_or(0).saturating_sub((*back).into());
                 let first = last.saturating_sub(u64::from(*count) - 1).max(1);
@@ -607,15 +790,16 @@ impl Program {
         self.reset();
         self.wait();
         self.device.clear_refusals();
-        for graph in 1..=self.graphs.len() as u64 {
-            self.device.control(Control::DropGraph { id: GraphId(graph) }).unwrap();
+        while !self.graphs.is_empty() {
+            self.drop_graph(0);
         }
         while !self.live.is_empty() {
-            self.free(1, 0);
+            self.free(self.streams[0], 0);
         }
         self.wait();
-        for stream in 1..=STREAMS {
-            let alloc = self.allocate(stream, Size::Small).ok_or("no memory after a reset")?;
+        for stream in self.streams.clone() {
+            let alloc = self.allocate(stream, Size::Small, PoolId::DEFAULT);
+            let alloc = alloc.ok_or("no memory after a reset")?;
             let half = |first| Span { alloc, first, count: UNITS / 2 };
             let word = self.word();
             self.act(stream, Do::Fill { to: half(0), word }, &[]);
@@ -683,8 +867,8 @@ fn uses(steps: &[Do]) -> Vec<(Span, bool)> {
 
 fn run_program(setup: &Setup, steps: &[Step]) -> Result<(), TestCaseError> {
     let mut program = Program::new(setup);
-    program.allocate(1, Size::Small);
-    program.allocate(2, Size::Small);
+    program.allocate(1, Size::Small, PoolId::DEFAULT);
+    program.allocate(2, Size::Small, PoolId::DEFAULT);
     steps.iter().for_each(|step| program.step(step));
     program.finish().map_err(TestCaseError::fail)
 }

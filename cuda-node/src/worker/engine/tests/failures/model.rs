@@ -100,7 +100,7 @@ impl Do {
         }
     }
 
-    fn is_kernel(&self) -> bool {
+    pub(super) fn is_kernel(&self) -> bool {
         matches!(
             self,
             Do::Store { .. }
@@ -158,12 +158,12 @@ pub(super) struct Sub {
 #[derive(Debug)]
 pub(super) enum What {
     Do(Do),
-    Allocate { alloc: usize },
+    Allocate { alloc: usize, pool: PoolId },
     Graph { graph: usize, nodes: Vec<Do> },
 }
 
 impl What {
-    fn steps(&self) -> &[Do] {
+    pub(super) fn steps(&self) -> &[Do] {
         match self {
             What::Do(step) => std::slice::from_ref(step),
             What::Allocate { .. } => &[],
@@ -442,7 +442,7 @@ impl Run {
                 || error.is_some_and(|error| self.lost_by_graph.contains(error));
             let mut next = Vec::new();
             match &sub.what {
-                What::Allocate { alloc } => {
+                What::Allocate { alloc, .. } => {
                     let bytes = self.allocs[*alloc].bytes;
                     let more: u64 = (0..self.allocs.len())
                         .filter(|of| uncertain[*of])
@@ -519,6 +519,19 @@ impl Run {
                                             let mut written = lost.clone();
                                             written.set(Span { count, ..to }, &Cell::Word(word));
                                             next.push(written);
+                                        }
+                                    }
+                                    // The report is that of its first piece that failed. A later one may be refused, and
+                                    // all memory of the upload is then lost by the refusal.
+                                    if let Do::Upload { in_pieces: true, .. } = step
+                                        && is_lost
+                                    {
+                                        let tags = 0_u64..self.refusals.len() as u64;
+                                        for requested in tags {
+                                            let refusal = Error::OutOfHostMemory { requested };
+                                            let mut refused = world.clone();
+                                            refused.lose(step, &refusal);
+                                            next.push(refused);
                                         }
                                     }
                                     next.push(lost);
