@@ -666,9 +666,11 @@ async fn check_within(limit: Duration, lease: Lease) -> Lease {
     checked.expect("the other session has no turn").expect("the check fails")
 }
 
-/// Requests a lease whose session takes turns, and attaches its commands.
+/// Requests a lease whose session takes turns, and attaches its commands. The lease does not end while another session waits
+/// for its turn.
 async fn session_in_turns(client: &mut RawClient) -> (u64, Bytes, Stream) {
-    client.send(&Allocate { exclusivity: Exclusivity::Session, ..request() }).await;
+    let exclusivity = Exclusivity::Session;
+    client.send(&Allocate { exclusivity, lease_secs: 600, ..request() }).await;
     let granted = client.granted().await;
     let attached = client.attach(granted.lease, granted.token.clone(), Lane::Commands).await;
     (granted.lease, granted.token, attached.0)
