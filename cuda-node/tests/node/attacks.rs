@@ -14,14 +14,17 @@ use std::{
 use bytes::Bytes;
 use cuda_core::{
     Ticket,
-    protocol::{AllocId, Control, ModuleId, Region, Status, StreamId, Work},
+    protocol::{
+        AllocId, Control, Graph, GraphId, GraphNode, ModuleId, Region, Request, Status, StreamId,
+        Work,
+    },
 };
 use cuda_lease::{
     Lease,
     wire::{
-        Ack, Allocate, Attach, Attached, Chunk, Command, Exclusivity, Free, Granted, ImageKind,
-        Lane, PutBlob, Refused, Renew, Renewed, Step, Submit, TransferId, Writer, features,
-        opcode::REPLY, put_frame,
+        Ack, Allocate, Attach, Attached, Chunk, Command, Content, Event, Exclusivity, Free,
+        GRAPH_NODES, Granted, ImageKind, Lane, PutBlob, Refused, Renew, Renewed, Step, Submit,
+        TransferId, Writer, encode_graph, features, opcode::REPLY, put_frame,
     },
 };
 use quinn::TransportConfig;
@@ -599,8 +602,7 @@ fn flood_of_events_while_a_neighbor_works() {
         // Each request has a reply, which is never acknowledged.
         let mut burst = Vec::new();
         for id in 1..=300_000u64 {
-            let request =
-                cuda_core::protocol::Request::Loaded { module: cuda_core::protocol::ModuleId(id) };
+            let request = Request::Loaded { module: ModuleId(id) };
             let request = Command::Request { id, request };
             cuda_lease::wire::put_frame(&mut burst, request.opcode().unwrap(), 1, id + 1, |out| {
                 request.encode(out)
@@ -664,9 +666,11 @@ async fn check_within(limit: Duration, lease: Lease) -> Lease {
     checked.expect("the other session has no turn").expect("the check fails")
 }
 
-/// Requests a lease whose session takes turns, and attaches its commands.
+/// Requests a lease whose session takes turns, and attaches its commands. The lease does not end while another session waits
+/// for its turn.
 async fn session_in_turns(client: &mut RawClient) -> (u64, Bytes, Stream) {
-    client.send(&Allocate { exclusivity: Exclusivity::Session, ..request() }).await;
+    let exclusivity = Exclusivity::Session;
+    client.send(&Allocate { exclusivity, lease_secs: 600, ..request() }).await;
     let granted = client.granted().await;
     let attached = client.attach(granted.lease, granted.token.clone(), Lane::Commands).await;
     (granted.lease, granted.token, attached.0)
@@ -1318,6 +1322,60 @@ fn session_that_loads_and_unloads_many_modules_gives_up_its_turn() {
         for id in (0..80_000).map(ModuleId) {
             add(Command::LoadModule { id, kind: ImageKind::Ptx, hash: [1; 32], bytes: 1 });
             add(Command::Control(Control::UnloadModule { id }));
+        }
+        stream.bytes(&commands).await;
+        check_within(LONG, other).await;
+    });
+}
+
+/// The node does not know what a graph writes whose content it has refused: each launch of it loses all memory of the
+/// session. That costs the worker no time for each allocation, because the request for the turn waits behind the launches
+/// that are on their way.
+#[test]
+fn session_that_loses_much_memory_again_and_again_gives_up_its_turn() {
+    const ALLOCATIONS: u64 = 60_000;
+    const LAUNCHES: u64 = 5000;
+    let node = Node::start(&["--spares", "0"]);
+    let other = node.lease().exclusive(Exclusivity::Session).acquire_blocking().unwrap();
+    check(&other);
+    block_on(async {
+        let mut client = RawClient::connect(&node.address).await;
+        let (_, _, mut stream) = session_in_turns(&mut client).await;
+        let (mut commands, mut last) = (Vec::new(), 0);
+        let mut add = |commands: &mut Vec<u8>, command: Command<'_>| {
+            last += 1;
+            let opcode = command.opcode().unwrap();
+            put_frame(commands, opcode, 1, last, |out| command.encode(out));
+        };
+        add(&mut commands, create_stream());
+        for number in 1..=ALLOCATIONS {
+            let (id, at) = (AllocId(number), ticket(number));
+            add(&mut commands, Command::Control(Control::Allocate { id, bytes: 1, at }));
+        }
+        let joins = GraphNode { work: Work::Join, after: Vec::new(), name: None };
+        let graph = Graph { nodes: vec![joins; GRAPH_NODES], host: Vec::new() };
+        let mut content = Vec::new();
+        encode_graph(&graph, &[], "lease", &mut content).unwrap();
+        // There is no memory for the last one.
+        const GRAPHS: u64 = 6;
+        for id in (1..=GRAPHS).map(GraphId) {
+            add(&mut commands, Command::CreateGraph { id, nodes: Content::Inline(&content) });
+        }
+        let request = Request::GraphReady { graph: GraphId(GRAPHS) };
+        add(&mut commands, Command::Request { id: 1, request });
+        stream.bytes(&commands).await;
+        loop {
+            let (opcode, body) = stream.reply().await.unwrap();
+            if let Ok(Event::Reply { reply, .. }) = Event::decode(opcode, &body) {
+                assert_eq!(reply.unwrap_err().status(), Some(Status::CapacityExceeded));
+                break;
+            }
+        }
+        commands.clear();
+        for number in ALLOCATIONS + 1..=ALLOCATIONS + LAUNCHES {
+            let step = Step::Graph { graph: GraphId(GRAPHS), changes: Content::NO_CHANGES };
+            let ticket = ticket(number);
+            add(&mut commands, Command::Submit { ticket, after: Vec::new(), step });
         }
         stream.bytes(&commands).await;
         check_within(LONG, other).await;

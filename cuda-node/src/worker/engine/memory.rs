@@ -41,6 +41,10 @@ pub(super) struct Objects {
     variables: FxHashMap<ModuleId, Vec<AllocId>>,
     /// The write sets of submissions that were refused.
     poison: Poison,
+    /// The number of times that all memory was lost, and the error of the last one. Each object gets the loss at its next
+    /// use: a client may have a million, and lose them with each command.
+    losses: u64,
+    last_loss: Option<Error>,
 }
 
 /// The memory of an allocation.
@@ -54,10 +58,11 @@ enum Object {
     /// An allocation that was announced and is neither made nor refused, with its memory or the error that it will be
     /// refused with.
     Pending(Result<Charge, Error>),
-    Made(Memory),
+    /// With the number of the losses of all memory that came before it, or that it has.
+    Made(Memory, u64),
     Refused(Error),
-    /// A variable, also one that the backend does not have.
-    Variable,
+    /// A variable, also one that the backend does not have, with the same number.
+    Variable(u64),
 }
 
 impl Objects {
@@ -91,7 +96,7 @@ impl Objects {
     /// # Errors
     /// As [`announce`](Self::announce).
     pub(super) fn name(&mut self, module: ModuleId, variable: AllocId) -> Result<(), SessionError> {
-        self.add(variable, Object::Variable)?;
+        self.add(variable, Object::Variable(self.losses))?;
         self.variables.entry(module).or_default().push(variable);
         Ok(())
     }
@@ -123,7 +128,7 @@ impl Objects {
 
     /// Records that an allocation was made.
     pub(super) fn made(&mut self, id: AllocId, memory: Memory) {
-        self.known.insert(id, Object::Made(memory));
+        self.known.insert(id, Object::Made(memory, self.losses));
     }
 
     /// Whether an allocation will be made later.
@@ -135,14 +140,14 @@ impl Objects {
     pub(super) fn free(&mut self, id: AllocId) {
         match self.known.get_mut(&id) {
             Some(Object::Pending(Ok(charge))) => charge.free(),
-            Some(Object::Made(memory)) => memory.of_lease.free(),
+            Some(Object::Made(memory, _)) => memory.of_lease.free(),
             _ => {}
         }
     }
 
     /// Whether this is a variable, which only the end of its module frees.
     pub(super) fn is_variable(&self, id: AllocId) -> bool {
-        matches!(self.known.get(&id), Some(Object::Variable))
+        matches!(self.known.get(&id), Some(Object::Variable(_)))
     }
 
     /// Removes an allocation, which is not pending. Returns its memory. Returns `None` for any other id: the backend has
@@ -153,7 +158,7 @@ impl Objects {
         }
         self.poison.forget(id);
         match self.known.remove(&id) {
-            Some(Object::Made(memory)) => Some(memory),
+            Some(Object::Made(memory, _)) => Some(memory),
             _ => None,
         }
     }
@@ -168,11 +173,12 @@ impl Objects {
 
     /// Returns the error for work that reads lost contents.
     #[inline]
-    pub(super) fn check(&self, work: &Work<'_>) -> Option<Error> {
-        if self.poison.is_empty() {
+    pub(super) fn check(&mut self, work: &Work<'_>) -> Option<Error> {
+        if self.has_lost_nothing() {
             return None;
         }
         let uses = uses_of(work);
+        self.lose(&uses);
         self.refused(&uses).or_else(|| self.poison.check(&uses, work.overwrites()))
     }
 
@@ -186,17 +192,19 @@ impl Objects {
 
     /// Returns the error for a graph with a node that reads lost contents. A node that overwrites them ends the loss
     /// for the nodes behind it.
-    pub(super) fn check_nodes(&self, nodes: &[NodeAccess]) -> Option<Error> {
-        if self.poison.is_empty() {
+    pub(super) fn check_nodes(&mut self, nodes: &[NodeAccess]) -> Option<Error> {
+        if self.has_lost_nothing() {
             return None;
         }
+        nodes.iter().for_each(|node| self.lose(&node.uses));
         let refused = nodes.iter().find_map(|node| self.refused(&node.uses));
         let check = |node: &NodeAccess| self.poison.check(&node.uses, node.overwrites);
         refused.or_else(|| nodes.iter().find_map(check))
     }
 
     /// As [`Poison::spread`].
-    pub(super) fn spread(&self, uses: &[Use], error: &Error) {
+    pub(super) fn spread(&mut self, uses: &[Use], error: &Error) {
+        self.lose(uses);
         for of in uses.iter().filter(|used| self.known.contains_key(&used.base)) {
             self.poison.spread(std::slice::from_ref(of), error);
         }
@@ -212,10 +220,25 @@ impl Objects {
 
 impl Objects {
     /// Poisons all memory that work can use now.
-    pub(super) fn spread_over_all(&self, error: &Error) {
-        for (id, object) in &self.known {
-            if matches!(object, Object::Made(_) | Object::Variable) {
-                self.poison.spread_over(*id, error);
+    pub(super) fn spread_over_all(&mut self, error: &Error) {
+        self.losses += 1;
+        self.last_loss = Some(error.clone());
+    }
+
+    fn has_lost_nothing(&self) -> bool {
+        self.last_loss.is_none() && self.poison.is_empty()
+    }
+
+    /// Poisons the memory of these uses that was lost with all other memory.
+    fn lose(&mut self, uses: &[Use]) {
+        let Some(error) = &self.last_loss else { return };
+        for of in uses {
+            if let Some(Object::Made(_, losses) | Object::Variable(losses)) =
+                self.known.get_mut(&of.base)
+                && *losses < self.losses
+            {
+                *losses = self.losses;
+                self.poison.spread_over(of.base, error);
             }
         }
     }
@@ -390,14 +413,46 @@ mod tests {
             let region = |alloc| Region { alloc: AllocId(alloc), offset: 0 };
             Work::Copy { from: region(id), to: region(8), bytes: 4 }
         };
-        let is_lost = |objects: &Objects, id| objects.check(&copy(id)).is_some();
-        assert!(is_lost(&objects, 1) && is_lost(&objects, 2) && !is_lost(&objects, 3));
+        let is_lost = |objects: &mut Objects, id| objects.check(&copy(id)).is_some();
+        assert!(is_lost(&mut objects, 1) && is_lost(&mut objects, 2));
+        assert!(!is_lost(&mut objects, 3));
         objects.unload(ModuleId(9));
         let of_lease = objects.make(AllocId(1)).unwrap();
         objects.made(AllocId(1), Memory { of_lease, of_pool: None });
         assert!(objects.remove(AllocId(1)).is_some());
-        assert!(!is_lost(&objects, 1) && !is_lost(&objects, 2));
+        assert!(!is_lost(&mut objects, 1) && !is_lost(&mut objects, 2));
         assert!(objects.announce(AllocId(2), charge()).is_ok());
+    }
+
+    #[test]
+    fn all_memory_that_exists_is_lost_until_it_is_overwritten() {
+        let mut objects = Objects::default();
+        let make = |objects: &mut Objects, id| {
+            objects.announce(AllocId(id), charge()).unwrap();
+            let of_lease = objects.make(AllocId(id)).unwrap();
+            objects.made(AllocId(id), Memory { of_lease, of_pool: None });
+        };
+        let region = |alloc| Region { alloc: AllocId(alloc), offset: 0 };
+        let copy = |from, to| Work::Copy { from: region(from), to: region(to), bytes: 4 };
+        let fill = |to| {
+            let pattern = cuda_core::protocol::Pattern::Byte(0);
+            Work::Fill { to: region(to), pattern, count: 4 }
+        };
+        make(&mut objects, 1);
+        objects.name(ModuleId(9), AllocId(2)).unwrap();
+        objects.announce(AllocId(3), charge()).unwrap();
+        let error = Error::OutOfHostMemory { requested: 1 };
+        for _ in 0..2 {
+            objects.spread_over_all(&error);
+            make(&mut objects, 4);
+            for lost in [1, 2] {
+                assert_eq!(objects.check(&copy(lost, 4)), Some(error.clone().poison()));
+                assert_eq!(objects.check(&fill(lost)), None);
+                assert_eq!(objects.check(&copy(lost, 4)), None);
+            }
+            assert_eq!(objects.check(&copy(3, 4)), None);
+            objects.remove(AllocId(4));
+        }
     }
 
     /// Else its end would free an allocation that has the id meanwhile.

@@ -616,7 +616,14 @@ impl Engine {
     }
 
     /// A submission failed before it reached the backend: the contents that it should have written are lost.
-    fn skip(&self, state: &State, ticket: Ticket, after: &[Ticket], uses: &[Use], error: Error) {
+    fn skip(
+        &self,
+        state: &mut State,
+        ticket: Ticket,
+        after: &[Ticket],
+        uses: &[Use],
+        error: Error,
+    ) {
         state.objects.spread(uses, &error);
         let after = self.translate(after);
         if after.is_empty() {
