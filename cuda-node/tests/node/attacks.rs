@@ -1292,6 +1292,21 @@ fn session_with_much_short_work_gives_up_its_turn() {
     }
 }
 
+/// Commands of a session, one after the other.
+#[derive(Default)]
+struct Commands {
+    frames: Vec<u8>,
+    last: u64,
+}
+
+impl Commands {
+    fn add(&mut self, command: Command<'_>) {
+        self.last += 1;
+        let opcode = command.opcode().unwrap();
+        put_frame(&mut self.frames, opcode, 1, self.last, |out| command.encode(out));
+    }
+}
+
 /// Commands cost the worker time too: of each module that ends it looks through the streams that wait. The request for the
 /// turn waits behind those that are on their way to the worker.
 #[test]
@@ -1303,27 +1318,22 @@ fn session_that_loads_and_unloads_many_modules_gives_up_its_turn() {
     block_on(async {
         let mut client = RawClient::connect(&node.address).await;
         let (_, _, mut stream) = session_in_turns(&mut client).await;
-        let (mut commands, mut last) = (Vec::new(), 0);
-        let mut add = |command: Command<'_>| {
-            last += 1;
-            let opcode = command.opcode().unwrap();
-            put_frame(&mut commands, opcode, 1, last, |out| command.encode(out));
-        };
+        let mut commands = Commands::default();
         // Each stream waits for the first one, which waits for bytes that do not come.
-        add(create_stream());
+        commands.add(create_stream());
         let to = Region { alloc: AllocId(1), offset: 0 };
         let step = Step::WriteBulk { to, transfer: TransferId(1), bytes: 8 };
-        add(Command::Submit { ticket: ticket(1), after: Vec::new(), step });
+        commands.add(Command::Submit { ticket: ticket(1), after: Vec::new(), step });
         for id in (2..STREAMS).map(StreamId) {
-            add(Command::Control(Control::CreateStream { id, priority: 0 }));
+            commands.add(Command::Control(Control::CreateStream { id, priority: 0 }));
             let (own, step) = (Ticket { stream: id, number: 1 }, Step::Work(Work::Join));
-            add(Command::Submit { ticket: own, after: vec![ticket(1)], step });
+            commands.add(Command::Submit { ticket: own, after: vec![ticket(1)], step });
         }
         for id in (0..80_000).map(ModuleId) {
-            add(Command::LoadModule { id, kind: ImageKind::Ptx, hash: [1; 32], bytes: 1 });
-            add(Command::Control(Control::UnloadModule { id }));
+            commands.add(Command::LoadModule { id, kind: ImageKind::Ptx, hash: [1; 32], bytes: 1 });
+            commands.add(Command::Control(Control::UnloadModule { id }));
         }
-        stream.bytes(&commands).await;
+        stream.bytes(&commands.frames).await;
         check_within(LONG, other).await;
     });
 }
@@ -1341,16 +1351,11 @@ fn session_that_loses_much_memory_again_and_again_gives_up_its_turn() {
     block_on(async {
         let mut client = RawClient::connect(&node.address).await;
         let (_, _, mut stream) = session_in_turns(&mut client).await;
-        let (mut commands, mut last) = (Vec::new(), 0);
-        let mut add = |commands: &mut Vec<u8>, command: Command<'_>| {
-            last += 1;
-            let opcode = command.opcode().unwrap();
-            put_frame(commands, opcode, 1, last, |out| command.encode(out));
-        };
-        add(&mut commands, create_stream());
+        let mut commands = Commands::default();
+        commands.add(create_stream());
         for number in 1..=ALLOCATIONS {
             let (id, at) = (AllocId(number), ticket(number));
-            add(&mut commands, Command::Control(Control::Allocate { id, bytes: 1, at }));
+            commands.add(Command::Control(Control::Allocate { id, bytes: 1, at }));
         }
         let joins = GraphNode { work: Work::Join, after: Vec::new(), name: None };
         let graph = Graph { nodes: vec![joins; GRAPH_NODES], host: Vec::new() };
@@ -1359,11 +1364,11 @@ fn session_that_loses_much_memory_again_and_again_gives_up_its_turn() {
         // There is no memory for the last one.
         const GRAPHS: u64 = 6;
         for id in (1..=GRAPHS).map(GraphId) {
-            add(&mut commands, Command::CreateGraph { id, nodes: Content::Inline(&content) });
+            commands.add(Command::CreateGraph { id, nodes: Content::Inline(&content) });
         }
         let request = Request::GraphReady { graph: GraphId(GRAPHS) };
-        add(&mut commands, Command::Request { id: 1, request });
-        stream.bytes(&commands).await;
+        commands.add(Command::Request { id: 1, request });
+        stream.bytes(&commands.frames).await;
         loop {
             let (opcode, body) = stream.reply().await.unwrap();
             if let Ok(Event::Reply { reply, .. }) = Event::decode(opcode, &body) {
@@ -1371,13 +1376,13 @@ fn session_that_loses_much_memory_again_and_again_gives_up_its_turn() {
                 break;
             }
         }
-        commands.clear();
+        commands.frames.clear();
         for number in ALLOCATIONS + 1..=ALLOCATIONS + LAUNCHES {
             let step = Step::Graph { graph: GraphId(GRAPHS), changes: Content::NO_CHANGES };
             let ticket = ticket(number);
-            add(&mut commands, Command::Submit { ticket, after: Vec::new(), step });
+            commands.add(Command::Submit { ticket, after: Vec::new(), step });
         }
-        stream.bytes(&commands).await;
+        stream.bytes(&commands.frames).await;
         check_within(LONG, other).await;
     });
 }

@@ -216,9 +216,7 @@ impl Objects {
             self.poison.spread_over(id, error);
         }
     }
-}
 
-impl Objects {
     /// Poisons all memory that work can use now.
     pub(super) fn spread_over_all(&mut self, error: &Error) {
         self.losses += 1;

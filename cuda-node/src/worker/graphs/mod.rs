@@ -62,7 +62,7 @@ enum State {
 /// The memory that a launch should have written and that is lost.
 pub(super) enum Losses {
     Uses(Arc<[Use]>),
-    /// What the launch writes is not known, because its nodes or its changes were refused.
+    /// The memory is not known, because the nodes of the graph or the changes of the launch were refused.
     Unknown,
 }
 

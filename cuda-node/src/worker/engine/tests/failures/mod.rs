@@ -228,7 +228,7 @@ struct Program {
     streams: Vec<u64>,
     module: ModuleId,
     last: HashMap<u64, u64>,
-    /// What comes before the next submission of each stream.
+    /// The tickets that the next submission of each stream comes after.
     before: HashMap<u64, HashMap<u64, u64>>,
     complete: usize,
     resets: Vec<u64>,

@@ -172,7 +172,7 @@ impl What {
     }
 }
 
-/// What the order of the program contains besides submissions.
+/// A submission or a free, in the order of the program.
 #[derive(Debug)]
 pub(super) enum Event {
     Sub(usize),
@@ -437,7 +437,7 @@ impl Run {
                     return wrong("refused for another submission");
                 }
             }
-            // What a launch writes of a graph that has no memory is not known, so that all contents may be lost.
+            // The write set of a graph that has no memory is not known, so all contents may be lost.
             let is_refusal = matches!(error, Some(Error::OutOfHostMemory { .. }))
                 || error.is_some_and(|error| self.lost_by_graph.contains(error));
             let mut next = Vec::new();
@@ -677,7 +677,7 @@ fn is_graph_shortage(error: &Error) -> bool {
     matches!(error, Error::Remote { detail, .. } if detail.contains("for graphs"))
 }
 
-/// What refused something.
+/// A submission or a graph that was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Sub(usize),
