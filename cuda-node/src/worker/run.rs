@@ -277,7 +277,8 @@ fn write_events(sockets: &Sockets, reports: &Reports, engine: &Engine) {
         if !write(sockets, &mut connected, Lane::Commands, &batch) {
             return;
         }
-        if reports.outbox.written(&batch) {
+        // The failure of a launch of a graph continues those that wait behind it.
+        if reports.outbox.written(&batch) || engine.is_paused() {
             reports.after_progress();
         }
     }

@@ -15,8 +15,8 @@ use bytes::Bytes;
 use cuda_core::{
     Ticket,
     protocol::{
-        AllocId, Control, Graph, GraphId, GraphNode, ModuleId, Region, Request, Status, StreamId,
-        Work,
+        AllocId, Control, Graph, GraphId, GraphNode, ModuleId, Notice, Pattern, Region, Request,
+        Status, StreamId, Work,
     },
 };
 use cuda_lease::{
@@ -1384,5 +1384,60 @@ fn session_that_loses_much_memory_again_and_again_gives_up_its_turn() {
         }
         stream.bytes(&commands.frames).await;
         check_within(LONG, other).await;
+    });
+}
+
+/// A graph has many nodes and reads lost contents. The worker looks at each node to skip a launch, and the request for the
+/// turn waits behind the launches that are on their way.
+#[test]
+fn session_that_skips_a_long_graph_again_and_again_gives_up_its_turn() {
+    const NODES: usize = 16_000;
+    const LAUNCHES: u64 = 9000;
+    let node = Node::start(&["--spares", "0"]);
+    let other = node.lease().exclusive(Exclusivity::Session).acquire_blocking().unwrap();
+    check(&other);
+    block_on(async {
+        let mut client = RawClient::connect(&node.address).await;
+        let (_, _, mut stream) = session_in_turns(&mut client).await;
+        let mut commands = Commands::default();
+        commands.add(create_stream());
+        // There is no memory for the last one.
+        for (number, bytes) in [(1, 8), (2, 8), (3, u64::MAX)] {
+            let (id, at) = (AllocId(number), ticket(number));
+            commands.add(Command::Control(Control::Allocate { id, bytes, at }));
+        }
+        let copy = |from, to| {
+            let at = |alloc| Region { alloc: AllocId(alloc), offset: 0 };
+            Work::Copy { from: at(from), to: at(to), bytes: 8 }
+        };
+        let (after, step) = (Vec::new(), Step::Work(copy(3, 2)));
+        commands.add(Command::Submit { ticket: ticket(4), after, step });
+        let fill = Work::Fill {
+            to: Region { alloc: AllocId(1), offset: 0 },
+            pattern: Pattern::Word(1),
+            count: 1,
+        };
+        let works = std::iter::repeat_n(fill, NODES).chain([copy(2, 1)]);
+        let node = |work| GraphNode { work, after: Vec::new(), name: None };
+        let graph = Graph { nodes: works.map(node).collect(), host: Vec::new() };
+        let mut content = Vec::new();
+        encode_graph(&graph, &[], "lease", &mut content).unwrap();
+        let id = GraphId(1);
+        commands.add(Command::CreateGraph { id, nodes: Content::Inline(&content) });
+        const FIRST: u64 = 5;
+        for number in FIRST..FIRST + LAUNCHES {
+            let step = Step::Graph { graph: id, changes: Content::NO_CHANGES };
+            commands.add(Command::Submit { ticket: ticket(number), after: Vec::new(), step });
+        }
+        stream.bytes(&commands.frames).await;
+        check_within(LONG / 2, other).await;
+        loop {
+            let (opcode, body) = stream.reply().await.unwrap();
+            if let Ok(Event::Notice(Notice::Failed { ticket, .. })) = Event::decode(opcode, &body)
+                && ticket.number >= FIRST
+            {
+                break;
+            }
+        }
     });
 }

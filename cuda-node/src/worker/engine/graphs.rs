@@ -3,7 +3,10 @@
 //! A graph reaches the backend when its content is complete and its modules and memory exist. A launch is held until
 //! the backend has prepared the graph, as a launch of a kernel is held until its module is loaded.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    sync::{Arc, atomic::Ordering},
+};
 
 use cuda_core::{
     Error, Ticket,
@@ -24,6 +27,10 @@ use crate::worker::{
     reports::StepMemory,
     staging::Staged,
 };
+
+/// The number of nodes and operands from which on the launch of a graph takes the worker long while contents are lost: it
+/// looks at each of them.
+pub(super) const LONG: usize = 256;
 
 impl Engine {
     pub(super) fn create_graph(
@@ -197,7 +204,7 @@ impl Engine {
         })
     }
 
-    /// Launches a graph that [can be launched](can_launch).
+    /// Launches a graph that [can be launched](Self::can_launch).
     pub(super) fn launch_graph(
         &self,
         state: &mut State,
@@ -209,6 +216,26 @@ impl Engine {
         if let Err(error) = self.change_graph(state, graph, changes) {
             state.graphs.fail(graph, error);
         }
+        let is_long = !state.objects.has_lost_nothing() && state.graphs.size(graph) >= LONG;
+        if state.takes_turns && is_long {
+            self.is_paused.store(true, Ordering::SeqCst);
+            state.is_due |= state.is_in_batch;
+        }
+        self.pass_graph_on(state, ticket, after, graph);
+        if self.is_paused() {
+            self.want_all(state, ticket.stream);
+        }
+    }
+
+    /// Whether launches of graphs wait for the next call of `advance`, because one has taken long. Otherwise a client that
+    /// launches a long graph again and again keeps the thread that reads the commands from the request for the turn, which
+    /// is behind them. The end of the batch, the progress of the last launch or the report of its failure makes the call.
+    pub(in crate::worker) fn is_paused(&self) -> bool {
+        self.is_paused.load(Ordering::SeqCst)
+    }
+
+    /// Passes a launch to the backend, or reports why it fails.
+    fn pass_graph_on(&self, state: &mut State, ticket: Ticket, after: &[Ticket], graph: GraphId) {
         let (error, losses) = match state.graphs.record(graph) {
             Ok(record) => match state.objects.check_nodes(record.nodes()) {
                 None => {
@@ -278,13 +305,13 @@ impl Engine {
             None => Ok(()),
         }
     }
-}
 
-/// Whether a launch of a graph can be carried out, or fails, without waiting.
-pub(super) fn can_launch(state: &State, graph: GraphId, changes: &Changes) -> bool {
-    let has_changes = match changes {
-        Changes::Arriving(transfer) => state.contents.is_complete(*transfer),
-        Changes::None | Changes::Here { .. } | Changes::Refused(_) => true,
-    };
-    has_changes && state.graphs.can_launch(graph)
+    /// Whether a launch of a graph can be carried out, or fails, without waiting.
+    pub(super) fn can_launch(&self, state: &State, graph: GraphId, changes: &Changes) -> bool {
+        let has_changes = match changes {
+            Changes::Arriving(transfer) => state.contents.is_complete(*transfer),
+            Changes::None | Changes::Here { .. } | Changes::Refused(_) => true,
+        };
+        !self.is_paused() && has_changes && state.graphs.can_launch(graph)
+    }
 }

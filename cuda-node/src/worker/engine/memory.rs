@@ -223,7 +223,7 @@ impl Objects {
         self.last_loss = Some(error.clone());
     }
 
-    fn has_lost_nothing(&self) -> bool {
+    pub(super) fn has_lost_nothing(&self) -> bool {
         self.last_loss.is_none() && self.poison.is_empty()
     }
 

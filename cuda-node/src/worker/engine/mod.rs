@@ -32,7 +32,6 @@ use cuda_lease::{
 use parking_lot::{Condvar, Mutex};
 
 use self::{
-    graphs::can_launch,
     memory::OBJECT_LIMIT,
     state::{
         BackendStep, Download, Item, State, Stream, Task, Turn, Upload, has_module, violation,
@@ -107,6 +106,8 @@ pub(super) struct Engine {
     announced: Condvar,
     /// Whether commands are held. Readable without the lock.
     is_holding: AtomicBool,
+    /// See [`is_paused`](Self::is_paused).
+    is_paused: AtomicBool,
 }
 
 impl Engine {
@@ -136,6 +137,7 @@ impl Engine {
             state: Mutex::default(),
             announced: Condvar::new(),
             is_holding: AtomicBool::new(false),
+            is_paused: AtomicBool::new(false),
         });
         let after_progress: Weak<dyn AfterProgress> = Arc::<Self>::downgrade(&engine);
         reports.attach(after_progress);
@@ -253,7 +255,7 @@ impl Engine {
             Step::Graph { graph, changes } => {
                 let changes = self.changes(state, changes)?;
                 if self.can_run(state, ticket.stream, &after)
-                    && can_launch(state, graph, &changes)
+                    && self.can_launch(state, graph, &changes)
                     && self.has_credit_for_one(state, ticket.stream)
                 {
                     self.launch_graph(state, ticket, &after, graph, &changes);
@@ -354,6 +356,7 @@ impl Engine {
             Turn::Wanted => return self.settle(state),
         }
         state.sampler.begin();
+        self.is_paused.store(false, Ordering::SeqCst);
         loop {
             let mut progressed = false;
             let holding: Vec<_> = state
@@ -512,7 +515,7 @@ impl Engine {
                 Outcome::Done
             }
             Task::Graph { number, graph, changes } => {
-                if !can_launch(state, *graph, changes) {
+                if !self.can_launch(state, *graph, changes) {
                     return Outcome::Waits;
                 }
                 let ticket = Ticket { stream, number: *number };

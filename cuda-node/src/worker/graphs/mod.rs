@@ -192,6 +192,16 @@ impl Graphs {
         }
     }
 
+    /// The number of nodes of a graph that has been prepared, and of their operands.
+    pub(super) fn size(&self, id: GraphId) -> usize {
+        match self.states.get(&id) {
+            Some(State::Created { record, .. } | State::Refused { record: Some(record), .. }) => {
+                record.nodes().iter().map(|node| 1 + node.uses.len()).sum()
+            }
+            _ => 0,
+        }
+    }
+
     /// Whether a launch of a graph can be carried out without waiting, or fails.
     pub(super) fn can_launch(&self, id: GraphId) -> bool {
         match self.states.get(&id) {

@@ -13,7 +13,7 @@ use cuda_core::{
 };
 use cuda_lease::wire::{Content, ImageKind, TransferId, encode_changes, encode_graph};
 
-use super::super::*;
+use super::super::{graphs::LONG, *};
 use crate::worker::reports::Sink;
 
 /// A backend that keeps the submissions, and prepares graphs and loads modules only when the test says so.
@@ -105,6 +105,9 @@ pub(super) const GRAPH: GraphId = GraphId(7);
 
 pub(super) const ALLOC: AllocId = AllocId(1);
 
+/// An allocation whose contents a test loses.
+const OTHER: AllocId = AllocId(9);
+
 pub(super) const MODULE: ModuleId = ModuleId(1);
 
 pub(super) struct Test {
@@ -167,6 +170,20 @@ impl Test {
     fn allocate(&mut self, stream: u64) {
         let at = self.next(stream);
         self.command(Command::Control(Control::Allocate { id: ALLOC, bytes: 64, at }));
+    }
+
+    /// Makes the allocation [`OTHER`].
+    fn allocate_other(&self) {
+        let objects = &mut self.engine.state.lock().objects;
+        objects.announce(OTHER, self.engine.quota.charge(64)).unwrap();
+        let of_lease = objects.make(OTHER).unwrap();
+        objects.made(OTHER, Memory { of_lease, of_pool: None });
+    }
+
+    /// The contents of [`OTHER`] are lost.
+    fn lose_other(&self) {
+        let error = cuda_core::Error::OutOfHostMemory { requested: 1 };
+        self.engine.state.lock().objects.spread_over(OTHER, &error);
     }
 
     pub(super) fn create(&self) {
@@ -289,6 +306,11 @@ pub(super) fn kernel() -> Work<'static> {
 fn write() -> Work<'static> {
     let from = HostRegion { block: HostId(1), offset: 0 };
     Work::Upload { from, to: Region { alloc: ALLOC, offset: 0 }, bytes: 4 }
+}
+
+fn copy_of_other() -> Work<'static> {
+    let from = Region { alloc: OTHER, offset: 0 };
+    Work::Copy { from, to: Region { alloc: ALLOC, offset: 8 }, bytes: 8 }
 }
 
 /// The content of a graph. Block 1 has four ones.
@@ -494,28 +516,57 @@ fn launches_in_flight_keep_host_memory_that_a_change_replaces() {
     assert_eq!(test.engine.state.lock().graphs.quota.limit_and_used().1, 0);
 }
 
+/// While contents are lost, the worker looks at each node of a graph. A session that takes turns carries out one such
+/// launch at a time, so that the request for the turn is read in time.
+#[test]
+fn launches_of_a_long_graph_leave_room_for_the_request_for_the_turn() {
+    for reads_lost in [true, false] {
+        let mut test = Test::new();
+        test.engine.turn(true);
+        test.allocate(1);
+        test.allocate_other();
+        let nodes = std::iter::repeat_with(write).take(LONG);
+        let content = content_of(nodes.chain(reads_lost.then(copy_of_other)));
+        test.command(Command::CreateGraph { id: GRAPH, nodes: Content::Inline(&content) });
+        test.prepared();
+        test.lose_other();
+        test.engine.begin_batch();
+        for stream in [1, 1, 2, 2, 2] {
+            test.submit(stream, &[], Step::Graph { graph: GRAPH, changes: Content::NO_CHANGES });
+        }
+        let held = |test: &Test| test.engine.state.lock().held;
+        assert_eq!(held(&test), 4);
+        // One launch, and another one because commands are held from now on: see `settle`.
+        test.engine.end_batch();
+        assert_eq!(held(&test), 2);
+        // The session has no turn.
+        test.engine.turn(false);
+        test.engine.after_progress();
+        assert_eq!(held(&test), 2);
+        test.engine.turn(true);
+        assert_eq!(held(&test), 1);
+        // The progress of the last launch, or the report of its failure.
+        match reads_lost {
+            true => test.engine.after_progress(),
+            false => assert!(test.report_wanted()),
+        }
+        assert_eq!(held(&test), 0);
+    }
+}
+
 /// A launch that reads lost contents does not run. Its changes hold for the next one.
 #[test]
 fn changes_of_a_launch_that_is_skipped_hold_for_the_next_one() {
     let mut test = Test::new();
     test.allocate(1);
-    let lost = AllocId(9);
-    test.engine.state.lock().objects.announce(lost, test.engine.quota.charge(64)).unwrap();
-    let of_lease = test.engine.state.lock().objects.make(lost).unwrap();
-    test.engine.state.lock().objects.made(lost, Memory { of_lease, of_pool: None });
-    let copy = Work::Copy {
-        from: Region { alloc: lost, offset: 0 },
-        to: Region { alloc: ALLOC, offset: 8 },
-        bytes: 8,
-    };
-    let content = content_of([write(), copy]);
+    test.allocate_other();
+    let content = content_of([write(), copy_of_other()]);
     test.command(Command::CreateGraph { id: GRAPH, nodes: Content::Inline(&content) });
     test.prepared();
-    let error = cuda_core::Error::OutOfHostMemory { requested: 1 };
-    test.engine.state.lock().objects.spread_over(lost, &error);
+    test.lose_other();
     test.launch(Content::Inline(&change(&[2; 4])));
     assert_eq!(test.submitted(), []);
-    test.engine.state.lock().objects.remove(lost);
+    test.engine.state.lock().objects.remove(OTHER);
     test.launch(Content::NO_CHANGES);
     test.launch(Content::NO_CHANGES);
     let changes = |at: usize| match &test.backend.submitted.lock()[at].1 {
