@@ -523,6 +523,39 @@ mod tests {
         assert_eq!((state.key().unwrap(), left.first_id), (key, 500 + IDS));
     }
 
+    /// Otherwise the next node would take over a lease whose end was announced.
+    #[test]
+    fn lease_whose_end_was_announced_has_one_record() {
+        let (nonce, zero) = ([0; 16], serde_json::json!({ "secs": 0, "nanos": 0 }));
+        let record = |is_confirmed: bool| -> LeaseRecord {
+            serde_json::from_value(serde_json::json!({
+                "lease": {
+                    "id": 7, "slot": "cpu", "tenant": "a", "nonce": nonce, "quota": 1, "requested_secs": 60,
+                    "requested_slot": null, "priority": 0, "class": "Shared", "lease_secs": 60, "generation": 1,
+                    "age": zero, "remaining": zero,
+                },
+                "worker": {
+                    "pid": 1, "started": 1, "socket": "socket", "uid": null, "cgroup": [], "memory_limit": null,
+                },
+                "is_detached": false, "is_confirmed": is_confirmed, "owner": null, "epoch": null, "at": zero,
+            }))
+            .unwrap()
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("state");
+        for has_earlier in [true, false] {
+            let (mut state, _) = StateFolder::open(&root).unwrap();
+            if has_earlier {
+                state.write_lease(&record(false)).unwrap();
+            }
+            state.write_ending(&record(true)).unwrap();
+            drop(state);
+            let (state, left) = StateFolder::open(&root).unwrap();
+            assert_eq!((left.leases, left.ended), (Vec::new(), vec![record(true)]));
+            state.forget(7).unwrap();
+        }
+    }
+
     #[test]
     fn folder_that_others_can_open_is_refused() {
         use std::os::unix::fs::PermissionsExt as _;

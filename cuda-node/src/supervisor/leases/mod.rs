@@ -789,7 +789,13 @@ impl Leases {
     /// Writes the ends of all leases to the audit log and to the state folder, when the node stops. Their workers may
     /// still run. Waits for the audit log for at most `limit`.
     pub(super) fn log_ends(&self, limit: Duration) {
-        let folder = self.folder.as_ref().and_then(|folder| folder.try_lock().ok());
+        let folder = self.folder.as_ref().map(|folder| folder.try_lock());
+        if let Some(Err(_)) = folder {
+            tracing::error!(
+                "the node stops while it writes its state folder; the next node will report that the workers of its leases died"
+            );
+        }
+        let folder = folder.and_then(Result::ok);
         for lease in self.state.lock().table.leases() {
             if let Some(Err(error)) = folder.as_ref().map(|folder| folder.end(lease.id.0)) {
                 tracing::error!(lease = lease.id.0, %error, "the end of a lease cannot be written to the state folder; the next node will report that its worker died");
