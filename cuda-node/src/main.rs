@@ -376,6 +376,15 @@ fn check(args: &NodeArgs) -> Result<()> {
             return Err(Misuse::NamedTwice { object, name }.into());
         }
     }
+    let absolute = |folder: &Option<PathBuf>| std::path::absolute(folder.as_ref()?).ok();
+    if let Some(folder) = absolute(&args.state)
+        && absolute(&args.jit_cache).is_some_and(|cache| cache == folder)
+    {
+        return Err(Error::setting(
+            "--jit-cache",
+            "it has the folder of `--state`; choose another one",
+        ));
+    }
     Ok(())
 }
 

@@ -105,6 +105,7 @@ fn wrong_options_are_refused_by_their_names() {
         (&format!("{cpu} --metrics 6110"), &["--metrics", "write IP:PORT"]),
         ("--device cpu --listen localhost:6120", &["--listen", "write IP:PORT"]),
         (&format!("{cpu} --jit-cache /proc/x"), &["compiled kernels in /proc/x", "--jit-cache"]),
+        (&format!("{cpu} --state s --jit-cache ./s"), &["--jit-cache", "folder of `--state`"]),
         (&format!("{cpu} --sandbox maybe"), &["--sandbox", "auto, required, off"]),
         (&format!("{cpu} --worker-uids 0-9"), &["--worker-uids", "write FIRST-LAST"]),
         (&format!("{cpu} --worker-uids 9-5"), &["--worker-uids", "write FIRST-LAST"]),
