@@ -15,8 +15,8 @@ use bytes::Bytes;
 use cuda_core::{
     Ticket,
     protocol::{
-        AllocId, Control, Graph, GraphId, GraphNode, ModuleId, Notice, Pattern, Region, Request,
-        Status, StreamId, Work,
+        AllocId, Control, Graph, GraphId, GraphNode, ModuleId, Notice, Pattern, Region, Reply,
+        Request, Status, StreamId, Work,
     },
 };
 use cuda_lease::{
@@ -1307,6 +1307,16 @@ impl Commands {
     }
 }
 
+/// Reads events until the reply to a request.
+async fn reply_of_worker(stream: &mut Stream) -> cuda_core::Result<Reply> {
+    loop {
+        let (opcode, body) = stream.reply().await.unwrap();
+        if let Ok(Event::Reply { reply, .. }) = Event::decode(opcode, &body) {
+            return reply;
+        }
+    }
+}
+
 /// Commands cost the worker time too: of each module that ends it looks through the streams that wait. The request for the
 /// turn waits behind those that are on their way to the worker.
 #[test]
@@ -1369,13 +1379,8 @@ fn session_that_loses_much_memory_again_and_again_gives_up_its_turn() {
         let request = Request::GraphReady { graph: GraphId(GRAPHS) };
         commands.add(Command::Request { id: 1, request });
         stream.bytes(&commands.frames).await;
-        loop {
-            let (opcode, body) = stream.reply().await.unwrap();
-            if let Ok(Event::Reply { reply, .. }) = Event::decode(opcode, &body) {
-                assert_eq!(reply.unwrap_err().status(), Some(Status::CapacityExceeded));
-                break;
-            }
-        }
+        let refused = reply_of_worker(&mut stream).await.unwrap_err();
+        assert_eq!(refused.status(), Some(Status::CapacityExceeded));
         commands.frames.clear();
         for number in ALLOCATIONS + 1..=ALLOCATIONS + LAUNCHES {
             let step = Step::Graph { graph: GraphId(GRAPHS), changes: Content::NO_CHANGES };
@@ -1391,7 +1396,7 @@ fn session_that_loses_much_memory_again_and_again_gives_up_its_turn() {
 /// turn waits behind the launches that are on their way.
 #[test]
 fn session_that_skips_a_long_graph_again_and_again_gives_up_its_turn() {
-    const NODES: usize = 16_000;
+    const NODES: usize = 10_000;
     const LAUNCHES: u64 = 9000;
     let node = Node::start(&["--spares", "0"]);
     let other = node.lease().exclusive(Exclusivity::Session).acquire_blocking().unwrap();
@@ -1418,12 +1423,20 @@ fn session_that_skips_a_long_graph_again_and_again_gives_up_its_turn() {
             count: 1,
         };
         let works = std::iter::repeat_n(fill, NODES).chain([copy(2, 1)]);
-        let node = |work| GraphNode { work, after: Vec::new(), name: None };
-        let graph = Graph { nodes: works.map(node).collect(), host: Vec::new() };
+        let node = |(index, work): (u32, _)| {
+            let after = index.checked_sub(1).into_iter().collect();
+            GraphNode { work, after, name: None }
+        };
+        let graph = Graph { nodes: (0..).zip(works).map(node).collect(), host: Vec::new() };
         let mut content = Vec::new();
         encode_graph(&graph, &[], "lease", &mut content).unwrap();
         let id = GraphId(1);
         commands.add(Command::CreateGraph { id, nodes: Content::Inline(&content) });
+        let request = Request::GraphReady { graph: id };
+        commands.add(Command::Request { id: 1, request });
+        stream.bytes(&commands.frames).await;
+        reply_of_worker(&mut stream).await.unwrap();
+        commands.frames.clear();
         const FIRST: u64 = 5;
         for number in FIRST..FIRST + LAUNCHES {
             let step = Step::Graph { graph: id, changes: Content::NO_CHANGES };
