@@ -246,7 +246,7 @@ impl Engine {
             Step::WriteBulk { to, transfer, bytes } => {
                 if bytes > 0 {
                     state.check_unused(transfer)?;
-                    state.uploads.insert(transfer, ticket.stream);
+                    state.uploads.insert(transfer, ticket);
                 }
                 self.announced.notify_all();
                 Task::Upload(Upload::new(number, to, Some(transfer), bytes))
@@ -318,8 +318,10 @@ impl Engine {
         task: Task,
     ) -> Result<(), SessionError> {
         let (resets, arrived, bytes) = (state.resets, state.sampler.now, state.command_bytes);
-        let mut item = Item { resets, arrived, bytes, after, task };
-        let first = state.streams.get(&stream).is_none_or(|stream| stream.held.is_empty());
+        let found = state.streams.get(&stream);
+        let last = found.map_or(0, |stream| stream.last);
+        let first = found.is_none_or(|stream| stream.held.is_empty());
+        let mut item = Item { resets, arrived, bytes, last, after, submitted: 0, task };
         if first && self.try_run(state, stream, &mut item) == Outcome::Done {
             return Ok(());
         }
@@ -499,12 +501,19 @@ impl Engine {
         self.backlog.min(of_stream.clamp(TURN_BACKLOG_OF_MANY, TURN_BACKLOG_OF_STREAM))
     }
 
+    /// Whether the submissions that a held command comes after are submitted.
+    fn has_predecessors(&self, item: &mut Item) -> bool {
+        let left = item.after.get(item.submitted..).unwrap_or_default();
+        let submitted = |ticket: &&Ticket| self.reports.stage(**ticket) != Stage::Held;
+        item.submitted += left.iter().take_while(submitted).count();
+        item.submitted == item.after.len()
+    }
+
     /// Tries to carry out the first command of a stream.
     fn try_run(&self, state: &mut State, stream: StreamId, item: &mut Item) -> Outcome {
-        let submitted = |ticket: &Ticket| self.reports.stage(*ticket) != Stage::Held;
         let resets_left = state.waiting_resets.len() as u64;
         if item.resets > state.resets - resets_left
-            || !item.after.iter().all(submitted)
+            || !self.has_predecessors(item)
             // Controls need no credit.
             || (item.number().is_some() && !self.has_credit(state, stream))
         {

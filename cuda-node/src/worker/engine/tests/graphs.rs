@@ -593,6 +593,53 @@ fn commands_that_come_after_each_other_leave_room_for_the_request_for_the_turn()
     assert!(calls > 5, "{calls} calls");
 }
 
+/// A held command does not look again at those that it comes after and that are submitted: there may be thousands.
+#[test]
+fn held_command_looks_once_at_each_command_that_it_comes_after() {
+    let mut test = Test::new();
+    test.allocate(1);
+    let first = Ticket { stream: StreamId(1), number: 1 };
+    let (to, bytes) = (Region { alloc: ALLOC, offset: 0 }, 4);
+    let uploads = [TransferId(1), TransferId(2)];
+    let [left, right] =
+        uploads.map(|transfer| test.submit(1, &[], Step::WriteBulk { to, transfer, bytes }));
+    test.submit(2, &[first, first, left, right], Step::Work(Work::Join));
+    let seen = |test: &Test| {
+        let state = test.engine.state.lock();
+        state.streams[&StreamId(2)].held.front().map(|item| item.submitted)
+    };
+    test.engine.after_progress();
+    assert_eq!(seen(&test), Some(2));
+    test.arrive(1, &[7; 4]);
+    assert_eq!(seen(&test), Some(3));
+    test.arrive(2, &[7; 4]);
+    assert_eq!(seen(&test), None);
+}
+
+/// Bytes find their upload among other commands that are held.
+#[test]
+fn uploads_get_their_bytes_in_any_order() {
+    let mut test = Test::new();
+    test.allocate(1);
+    test.allocate_other();
+    let (to, bytes) = (Region { alloc: ALLOC, offset: 0 }, 4);
+    let free = |id| {
+        let (stream, after) = (StreamId(1), Vec::new());
+        Command::Control(Control::Free { id, stream, after })
+    };
+    test.submit(1, &[], Step::WriteBulk { to, transfer: TransferId(1), bytes });
+    test.command(free(OTHER));
+    test.submit(1, &[], Step::WriteBulk { to, transfer: TransferId(2), bytes });
+    test.command(free(ALLOC));
+    test.submit(1, &[], Step::Work(Work::Join));
+    test.submit(1, &[], Step::WriteBulk { to, transfer: TransferId(3), bytes });
+    for transfer in [3, 2, 1] {
+        test.arrive(transfer, &[7; 4]);
+    }
+    assert_eq!(test.engine.state.lock().held, 0);
+    assert_eq!(test.submitted(), [(1, '?'), (1, '?'), (1, 'j'), (1, '?')]);
+}
+
 /// A launch that reads lost contents does not run. Its changes hold for the next one.
 #[test]
 fn changes_of_a_launch_that_is_skipped_hold_for_the_next_one() {
