@@ -72,6 +72,8 @@ struct Queue {
     output: usize,
     /// The time at which a report of the session's times is due.
     report_at: Option<Instant>,
+    /// See [`Outbox::wake`].
+    is_woken: bool,
     closed: bool,
 }
 
@@ -80,7 +82,7 @@ impl Default for Queue {
         // The first connection sets the epoch. Without a session there are no frames for a client.
         let (outgoing, epoch) = (Outgoing::new(0), None);
         let (unnumbered, is_attached, progress, downloads) = Default::default();
-        let (output, report_at, closed) = Default::default();
+        let (output, report_at, is_woken, closed) = Default::default();
         Self {
             outgoing,
             epoch,
@@ -90,6 +92,7 @@ impl Default for Queue {
             downloads,
             output,
             report_at,
+            is_woken,
             closed,
         }
     }
@@ -287,10 +290,16 @@ impl Outbox {
         self.filled.notify_one();
     }
 
+    /// Makes [`wait`](Self::wait) return, also without frames.
+    pub(super) fn wake(&self) {
+        self.queue.lock().is_woken = true;
+        self.filled.notify_one();
+    }
+
     /// Waits for frames or for the time of a report, and takes the frames.
     pub(super) fn wait(&self) -> Batch {
         let mut queue = self.queue.lock();
-        while !queue.has_frames() && !queue.closed {
+        while !queue.has_frames() && !queue.is_woken && !queue.closed {
             match queue.report_at {
                 None => self.filled.wait(&mut queue),
                 Some(at) => {
@@ -303,6 +312,7 @@ impl Outbox {
         let is_report_due = queue.report_at.take_if(|at| *at <= Instant::now()).is_some();
         let unnumbered = std::mem::take(&mut queue.unnumbered);
         queue.output = 0;
+        queue.is_woken = false;
         let frames = if queue.is_attached { queue.take() } else { None };
         let downloads = match &frames {
             Some(_) => std::mem::take(&mut queue.downloads),

@@ -277,7 +277,6 @@ fn write_events(sockets: &Sockets, reports: &Reports, engine: &Engine) {
         if !write(sockets, &mut connected, Lane::Commands, &batch) {
             return;
         }
-        // The failure of a launch of a graph continues those that wait behind it.
         if reports.outbox.written(&batch) || engine.is_paused() {
             reports.after_progress();
         }

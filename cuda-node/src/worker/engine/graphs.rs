@@ -3,10 +3,7 @@
 //! A graph reaches the backend when its content is complete and its modules and memory exist. A launch is held until
 //! the backend has prepared the graph, as a launch of a kernel is held until its module is loaded.
 
-use std::{
-    borrow::Cow,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{borrow::Cow, sync::Arc};
 
 use cuda_core::{
     Error, Ticket,
@@ -216,22 +213,11 @@ impl Engine {
         if let Err(error) = self.change_graph(state, graph, changes) {
             state.graphs.fail(graph, error);
         }
-        let is_long = !state.objects.has_lost_nothing() && state.graphs.size(graph) >= LONG;
-        if state.takes_turns && is_long {
-            self.is_paused.store(true, Ordering::SeqCst);
-            state.is_due |= state.is_in_batch;
+        // A client may launch it again and again.
+        if !state.objects.has_lost_nothing() && state.graphs.size(graph) >= LONG {
+            self.pause();
         }
         self.pass_graph_on(state, ticket, after, graph);
-        if self.is_paused() {
-            self.want_all(state, ticket.stream);
-        }
-    }
-
-    /// Whether launches of graphs wait for the next call of `advance`, because one has taken long. Otherwise a client that
-    /// launches a long graph again and again keeps the thread that reads the commands from the request for the turn, which
-    /// is behind them. The end of the batch, the progress of the last launch or the report of its failure makes the call.
-    pub(in crate::worker) fn is_paused(&self) -> bool {
-        self.is_paused.load(Ordering::SeqCst)
     }
 
     /// Passes a launch to the backend, or reports why it fails.

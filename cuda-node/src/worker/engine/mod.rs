@@ -81,6 +81,11 @@ const HELD_CANCELS: usize = HELD_LIMIT / 2;
 /// The maximum number of bytes of the commands that a session may have waiting.
 const HELD_BYTES: usize = 128 << 20;
 
+/// The number of held commands that a call of [`advance`](Engine::advance) looks at before others get the lock of the state:
+/// the request for the turn waits for it. A command may wait for one of a stream that the call has looked at before, so
+/// that it looks at all streams for each command.
+const LOOKS: usize = 16 << 10;
+
 /// Carries out the commands of one session on a backend.
 pub(super) struct Engine {
     backend: Arc<dyn Backend>,
@@ -241,7 +246,7 @@ impl Engine {
             Step::WriteBulk { to, transfer, bytes } => {
                 if bytes > 0 {
                     state.check_unused(transfer)?;
-                    state.uploads.insert(transfer, ticket.stream);
+                    state.uploads.insert(transfer, ticket);
                 }
                 self.announced.notify_all();
                 Task::Upload(Upload::new(number, to, Some(transfer), bytes))
@@ -313,8 +318,10 @@ impl Engine {
         task: Task,
     ) -> Result<(), SessionError> {
         let (resets, arrived, bytes) = (state.resets, state.sampler.now, state.command_bytes);
-        let mut item = Item { resets, arrived, bytes, after, task };
-        let first = state.streams.get(&stream).is_none_or(|stream| stream.held.is_empty());
+        let found = state.streams.get(&stream);
+        let last = found.map_or(0, |stream| stream.last);
+        let first = found.is_none_or(|stream| stream.held.is_empty());
+        let mut item = Item { resets, arrived, bytes, last, after, submitted: 0, task };
         if first && self.try_run(state, stream, &mut item) == Outcome::Done {
             return Ok(());
         }
@@ -337,7 +344,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Carries out held commands until none can run, or lets the end of the batch do so.
+    /// Carries out held commands until none can run, or [pauses](Self::pause), or lets the end of the batch do so.
     fn advance(&self, state: &mut State) {
         state.is_due = state.is_in_batch;
         if state.is_due {
@@ -357,6 +364,7 @@ impl Engine {
         }
         state.sampler.begin();
         self.is_paused.store(false, Ordering::SeqCst);
+        let mut looks = 0;
         loop {
             let mut progressed = false;
             let holding: Vec<_> = state
@@ -369,6 +377,7 @@ impl Engine {
                 while let Some(mut item) =
                     state.streams.get_mut(&id).and_then(|stream| stream.held.pop_front())
                 {
+                    looks += 1;
                     if self.try_run(state, id, &mut item) == Outcome::Waits {
                         if let Some(stream) = state.streams.get_mut(&id) {
                             stream.held.push_front(item);
@@ -385,8 +394,25 @@ impl Engine {
             if !progressed {
                 break;
             }
+            if looks >= LOOKS {
+                self.pause();
+                break;
+            }
         }
         self.settle(state);
+    }
+
+    /// Leaves held commands to the next call of [`advance`](Self::advance), because it takes long to carry them out. The
+    /// thread that writes events makes that call. Meanwhile the thread that reads the commands takes the request for the
+    /// turn, which is behind them.
+    fn pause(&self) {
+        self.is_paused.store(true, Ordering::SeqCst);
+        self.reports.outbox.wake();
+    }
+
+    /// Whether held commands wait for the next call of `advance`.
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused.load(Ordering::SeqCst)
     }
 
     /// Updates the flag `is_holding`. A progress report that saw the flag unset only updated the numbers in `reports`
@@ -475,12 +501,19 @@ impl Engine {
         self.backlog.min(of_stream.clamp(TURN_BACKLOG_OF_MANY, TURN_BACKLOG_OF_STREAM))
     }
 
+    /// Whether the submissions that a held command comes after are submitted.
+    fn has_predecessors(&self, item: &mut Item) -> bool {
+        let left = item.after.get(item.submitted..).unwrap_or_default();
+        let submitted = |ticket: &&Ticket| self.reports.stage(**ticket) != Stage::Held;
+        item.submitted += left.iter().take_while(submitted).count();
+        item.submitted == item.after.len()
+    }
+
     /// Tries to carry out the first command of a stream.
     fn try_run(&self, state: &mut State, stream: StreamId, item: &mut Item) -> Outcome {
-        let submitted = |ticket: &Ticket| self.reports.stage(*ticket) != Stage::Held;
         let resets_left = state.waiting_resets.len() as u64;
         if item.resets > state.resets - resets_left
-            || !item.after.iter().all(submitted)
+            || !self.has_predecessors(item)
             // Controls need no credit.
             || (item.number().is_some() && !self.has_credit(state, stream))
         {

@@ -25,8 +25,8 @@ pub(super) struct State {
     pub(super) streams: FxHashMap<StreamId, Stream>,
     pub(super) newest_stream: Option<StreamId>,
     pub(super) modules: Modules,
-    /// The streams of uploads whose bytes have not all arrived.
-    pub(super) uploads: FxHashMap<TransferId, StreamId>,
+    /// The uploads whose bytes have not all arrived.
+    pub(super) uploads: FxHashMap<TransferId, Ticket>,
     pub(super) objects: Objects,
     pub(super) pools: Pools,
     pub(super) graphs: Graphs,
@@ -87,11 +87,14 @@ pub(super) struct Stream {
 impl State {
     /// The upload whose bytes are arriving.
     pub(super) fn upload(&mut self, transfer: TransferId) -> Option<&mut Upload> {
-        let stream = self.streams.get_mut(self.uploads.get(&transfer)?)?;
-        stream.held.iter_mut().find_map(|item| match &mut item.task {
+        let Ticket { stream, number } = *self.uploads.get(&transfer)?;
+        let held = &mut self.streams.get_mut(&stream)?.held;
+        // Each part of an upload is looked for, and many commands may be in front of it.
+        let at = held.partition_point(|item| item.last < number);
+        match &mut held.get_mut(at)?.task {
             Task::Upload(upload) if upload.brings(transfer) => Some(upload),
             _ => None,
-        })
+        }
     }
 
     /// Checks that a new transfer does not have the id of one whose bytes are arriving: of an upload, or of the content
@@ -154,8 +157,12 @@ pub(super) struct Item {
     pub(super) resets: u64,
     /// The arrival of the batch that brought it.
     pub(super) arrived: Instant,
+    /// The number of the last submission of the stream when this command arrived: its own one, if it is a submission.
+    pub(super) last: u64,
     /// Tickets of other streams that come first.
     pub(super) after: Vec<Ticket>,
+    /// The first of them that are known to be submitted. There may be many, and the command is looked at again and again.
+    pub(super) submitted: usize,
     pub(super) task: Task,
 }
 
