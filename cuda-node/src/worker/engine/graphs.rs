@@ -214,7 +214,8 @@ impl Engine {
             state.graphs.fail(graph, error);
         }
         // A client may launch it again and again.
-        if !state.objects.has_lost_nothing() && state.graphs.size(graph) >= LONG {
+        let is_long = !state.objects.has_lost_nothing() && state.graphs.size(graph) >= LONG;
+        if state.takes_turns && is_long {
             self.pause();
         }
         self.pass_graph_on(state, ticket, after, graph);
