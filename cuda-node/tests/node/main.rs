@@ -9,6 +9,7 @@ mod chaos;
 mod cycles;
 mod detached;
 mod ends;
+mod failures;
 mod false_nodes;
 mod forged_frames;
 mod graphs;

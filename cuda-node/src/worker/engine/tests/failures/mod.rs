@@ -873,9 +873,14 @@ fn run_program(setup: &Setup, steps: &[Step]) -> Result<(), TestCaseError> {
     program.finish().map_err(TestCaseError::fail)
 }
 
+/// The number of programs. `RANDOM_PROGRAMS_COUNT=100000` runs more of them.
+fn count() -> u32 {
+    std::env::var("RANDOM_PROGRAMS_COUNT").map_or(400, |count| count.parse().expect("a number"))
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 400,
+        cases: count(),
         failure_persistence: None,
         max_shrink_iters: 1000,
         ..ProptestConfig::default()
