@@ -719,7 +719,7 @@ async fn renew_in_time(
     requests: mpsc::UnboundedSender<OutgoingRequest>,
 ) -> Result<(), End> {
     let Some(cap) = terms.renew_up_to else { return std::future::pending().await };
-    let mut pause = renewal.after_success(grant.expires_in());
+    let mut pause = renewal.until_due(grant.expires_in());
     loop {
         tokio::time::sleep(pause).await;
         let left = cap.saturating_sub(started.elapsed()).as_secs();
@@ -762,6 +762,8 @@ struct Renewal {
     /// The part of the jitter that this lease uses, from 0 to 1. It spreads the renewals of many leases.
     jitter: f64,
     failures: u32,
+    /// The time that the last grant or renewal gave.
+    duration: Duration,
     /// The shortest time that the node has granted at once, in ms: at most the default of the node, if the lease has that.
     granted_ms: u64,
 }
@@ -769,7 +771,8 @@ struct Renewal {
 impl Renewal {
     /// `jitter` is a random number from 0 to 1. The node has granted the lease for `granted_ms` at first.
     fn new(jitter: f64, granted_ms: u64) -> Self {
-        Self { jitter: jitter.clamp(0.0, 1.0), failures: 0, granted_ms }
+        let duration = Duration::from_millis(granted_ms);
+        Self { jitter: jitter.clamp(0.0, 1.0), failures: 0, duration, granted_ms }
     }
 
     /// The seconds to request for a lease of `requested` seconds, of which `left` remain at most. `None` if none are left.
@@ -785,11 +788,17 @@ impl Renewal {
         }
     }
 
-    /// The time until the next renewal of a lease that was granted or renewed just now, and expires in `expires_in`.
+    /// The time until the next renewal of a lease that was renewed just now, and expires in `expires_in`.
     fn after_success(&mut self, expires_in: Duration) -> Duration {
-        self.failures = 0;
-        // Between 70 and 75 percent. A node that grants no time gets no request after the other.
-        expires_in.mul_f64(0.75 - 0.05 * self.jitter).max(FIRST_PAUSE)
+        (self.failures, self.duration) = (0, expires_in);
+        self.until_due(expires_in)
+    }
+
+    /// The time until the next renewal of a lease that expires in `expires_in`. A connection that was made again does not
+    /// postpone it.
+    fn until_due(&self, expires_in: Duration) -> Duration {
+        // Between 25 and 30 percent are left. A node that grants no time gets no request after the other.
+        expires_in.saturating_sub(self.duration.mul_f64(0.25 + 0.05 * self.jitter)).max(FIRST_PAUSE)
     }
 
     /// The time until the next attempt, after one that failed. `left` is the time until the lease expires.
@@ -940,6 +949,14 @@ mod tests {
             assert!((70 * SECOND..=75 * SECOND).contains(&at), "{at:?}");
         }
         assert_eq!(Renewal::new(0.5, 0).after_success(Duration::ZERO), FIRST_PAUSE);
+    }
+
+    /// Otherwise a lease whose connection is lost again and again is renewed only when it has almost expired.
+    #[test]
+    fn later_connection_does_not_postpone_the_renewal() {
+        let renewal = Renewal::new(0.0, 60_000);
+        let pauses = [60, 40, 16, 15, 5].map(|left| renewal.until_due(left * SECOND));
+        assert_eq!(pauses, [45 * SECOND, 25 * SECOND, SECOND, FIRST_PAUSE, FIRST_PAUSE]);
     }
 
     #[test]
