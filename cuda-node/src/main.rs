@@ -152,8 +152,8 @@ struct NodeArgs {
     /// user of the node can open it.
     #[arg(long)]
     operator_socket: Option<PathBuf>,
-    /// A folder in which the driver keeps compiled kernels, with a subfolder for each tenant. By default they last as
-    /// long as the node.
+    /// A folder in which the driver keeps compiled kernels, with a subfolder for each tenant. It cannot be the folder of
+    /// `--state`. By default the kernels last as long as the node.
     #[arg(long)]
     jit_cache: Option<PathBuf>,
     /// The sandbox of workers.
@@ -382,7 +382,7 @@ fn check(args: &NodeArgs) -> Result<()> {
     {
         return Err(Error::setting(
             "--jit-cache",
-            "it has the folder of `--state`; choose another one",
+            "it names the folder of `--state`; choose another folder",
         ));
     }
     Ok(())

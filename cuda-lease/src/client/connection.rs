@@ -762,7 +762,7 @@ struct Renewal {
     /// The part of the jitter that this lease uses, from 0 to 1. It spreads the renewals of many leases.
     jitter: f64,
     failures: u32,
-    /// The time that the last grant or renewal gave.
+    /// The duration that the last grant or renewal gave.
     duration: Duration,
     /// The shortest time that the node has granted at once, in ms: at most the default of the node, if the lease has that.
     granted_ms: u64,
@@ -794,10 +794,9 @@ impl Renewal {
         self.until_due(expires_in)
     }
 
-    /// The time until the next renewal of a lease that expires in `expires_in`. A connection that was made again does not
-    /// postpone it.
+    /// The time until the next renewal of a lease that expires in `expires_in`. A new connection does not postpone it.
     fn until_due(&self, expires_in: Duration) -> Duration {
-        // Between 25 and 30 percent are left. A node that grants no time gets no request after the other.
+        // A renewal is due when 25 to 30 percent of the duration are left. The pause protects a node that grants no time.
         expires_in.saturating_sub(self.duration.mul_f64(0.25 + 0.05 * self.jitter)).max(FIRST_PAUSE)
     }
 
@@ -951,7 +950,7 @@ mod tests {
         assert_eq!(Renewal::new(0.5, 0).after_success(Duration::ZERO), FIRST_PAUSE);
     }
 
-    /// Otherwise a lease whose connection is lost again and again is renewed only when it has almost expired.
+    /// A lease whose connection is lost again and again is renewed as early as another one.
     #[test]
     fn later_connection_does_not_postpone_the_renewal() {
         let renewal = Renewal::new(0.0, 60_000);

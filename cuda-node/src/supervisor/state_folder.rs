@@ -523,7 +523,7 @@ mod tests {
         assert_eq!((state.key().unwrap(), left.first_id), (key, 500 + IDS));
     }
 
-    /// Otherwise the next node would take over a lease whose end was announced.
+    /// With two records, the next node would take over a lease whose end was announced.
     #[test]
     fn lease_whose_end_was_announced_has_one_record() {
         let (nonce, zero) = ([0; 16], serde_json::json!({ "secs": 0, "nanos": 0 }));

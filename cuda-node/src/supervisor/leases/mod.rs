@@ -792,7 +792,7 @@ impl Leases {
         let folder = self.folder.as_ref().map(|folder| folder.try_lock());
         if let Some(Err(_)) = folder {
             tracing::error!(
-                "the node stops while it writes its state folder; the next node will report that the workers of its leases died"
+                "the ends of the leases cannot be written to the state folder, because the node still writes to it; the next node will report that their workers died"
             );
         }
         let folder = folder.and_then(Result::ok);

@@ -25,8 +25,8 @@ use crate::worker::{
     staging::Staged,
 };
 
-/// The number of nodes and operands from which on the launch of a graph takes the worker long while contents are lost: it
-/// looks at each of them.
+/// The number of nodes and operands from which on a graph is long. While contents are lost, the worker looks at each of
+/// them for a launch.
 pub(super) const LONG: usize = 256;
 
 impl Engine {
@@ -213,7 +213,7 @@ impl Engine {
         if let Err(error) = self.change_graph(state, graph, changes) {
             state.graphs.fail(graph, error);
         }
-        // A client may launch it again and again.
+        // Launches of a long graph, again and again, would delay the request for the turn behind them.
         let is_long = !state.objects.has_lost_nothing() && state.graphs.size(graph) >= LONG;
         if state.takes_turns && is_long {
             self.pause();

@@ -81,8 +81,8 @@ const HELD_CANCELS: usize = HELD_LIMIT / 2;
 /// The maximum number of bytes of the commands that a session may have waiting.
 const HELD_BYTES: usize = 128 << 20;
 
-/// The number of held commands that a call of [`advance`](Engine::advance) looks at before it pauses. Each command may come
-/// after one of a stream that the call looks at later, so that it looks at all streams again for each command.
+/// The number of held commands that a call of [`advance`](Engine::advance) looks at before it pauses. If each command comes
+/// after one of a stream that the call looks at later, the call carries out one command for each look at all streams.
 const LOOKS: usize = 16 << 10;
 
 /// Carries out the commands of one session on a backend.

@@ -89,7 +89,7 @@ impl State {
     pub(super) fn upload(&mut self, transfer: TransferId) -> Option<&mut Upload> {
         let Ticket { stream, number } = *self.uploads.get(&transfer)?;
         let held = &mut self.streams.get_mut(&stream)?.held;
-        // Each part of an upload is looked for, and many commands may be in front of it.
+        // Each part that arrives looks for its upload, which may be behind many commands.
         let at = held.partition_point(|item| item.last < number);
         match &mut held.get_mut(at)?.task {
             Task::Upload(upload) if upload.brings(transfer) => Some(upload),
@@ -161,7 +161,8 @@ pub(super) struct Item {
     pub(super) last: u64,
     /// Tickets of other streams that come first.
     pub(super) after: Vec<Ticket>,
-    /// The first of them that are known to be submitted. There may be many, and the command is looked at again and again.
+    /// The number of tickets at the beginning of `after` that are known to be submitted. The engine does not look at them
+    /// again: there may be thousands.
     pub(super) submitted: usize,
     pub(super) task: Task,
 }

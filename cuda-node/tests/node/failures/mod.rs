@@ -2,8 +2,8 @@
 //! with lost inputs, a bad network, restarts of the node, sessions that take turns.
 //!
 //! A [`model`] says what each operation may report, and what a read may give. A failure prints the seed and the
-//! smallest program that still fails. `RANDOM_PROGRAMS_SEED=0x..` repeats that program, though not the times of its
-//! network and of the restarts, and `RANDOM_PROGRAMS_COUNT=1000` runs more.
+//! smallest program that still fails. `RANDOM_PROGRAMS_SEED=0x..` repeats that program, but not the times of its network
+//! and of the restarts. `RANDOM_PROGRAMS_COUNT=1000` runs more programs.
 
 mod model;
 mod program;
@@ -31,7 +31,7 @@ use crate::harness::{LONG, Node, Signal, device};
 
 const THREADS: u64 = 4;
 
-/// The first seed of a run. The others follow it.
+/// The seed of the first program of a run. The next programs have the numbers after it.
 const SEED: u64 = 0xfa11_0000;
 
 /// The number of programs that run on one lease.
@@ -70,10 +70,11 @@ fn world(address: &str, class: Exclusivity, random: &mut Random, runtime: &Runti
     World { lease, relay: Arc::new(relay), runtime: runtime.handle().clone() }
 }
 
-/// Longer than the time after which a silent connection is lost.
+/// The duration of a cut: longer than the time after which a silent connection is lost.
 const SILENCE: Duration = Duration::from_millis(5600);
 
-/// Cuts the connection during some programs, so that its session resumes. Some of these nodes still hear their client.
+/// Cuts the connection during some programs, so that its session resumes. In half of these cuts, packets of the client
+/// still reach the node.
 fn cut(relay: &Arc<Relay>, seed: u64) {
     if seed % 16 != 5 {
         return;
@@ -106,7 +107,7 @@ fn run_program(world: World, program: &Program) -> Result<Option<World>, Wrong> 
         run::run(&world, program)?;
         Ok(Some(world))
     }));
-    result.unwrap_or_else(|_| Err("a panic".into()))
+    result.unwrap_or_else(|_| Err("the program panicked".into()))
 }
 
 /// Names a program that hangs, and ends the process, because the program cannot be stopped.
@@ -160,10 +161,11 @@ fn run_programs(class: Exclusivity) {
         return println!("skipped: a fault of a GPU ends the session");
     }
     let variable = |name| std::env::var(name).ok();
-    let count =
-        variable("RANDOM_PROGRAMS_COUNT").map_or(32, |count| count.parse().expect("a number"));
+    let count = variable("RANDOM_PROGRAMS_COUNT")
+        .map_or(32, |count| count.parse().expect("RANDOM_PROGRAMS_COUNT is a number"));
     let again = variable("RANDOM_PROGRAMS_SEED").map(|seed| {
-        u64::from_str_radix(seed.trim_start_matches("0x"), 16).expect("a seed in hexadecimal")
+        u64::from_str_radix(seed.trim_start_matches("0x"), 16)
+            .expect("RANDOM_PROGRAMS_SEED is a hexadecimal number")
     });
     let folder = tempfile::tempdir().unwrap();
     let state = folder.path().join("state");

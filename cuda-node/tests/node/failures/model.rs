@@ -1,4 +1,4 @@
-//! What the units of a buffer may contain.
+//! The values that the units of a buffer may contain.
 
 /// The units of each buffer.
 pub const UNITS: usize = 4;
@@ -31,10 +31,10 @@ impl Value {
     }
 }
 
-/// What a unit may contain.
+/// The possible contents of a unit.
 #[derive(Debug, Clone)]
 pub struct Cell {
-    /// The values that a read may give. Without one, each read fails.
+    /// The values that a read may give. If there are none, each read fails.
     pub values: Vec<Value>,
     /// Whether a read may fail.
     pub may_be_lost: bool,
@@ -51,7 +51,7 @@ impl Cell {
         Self { values: Vec::new(), may_be_lost: true, is_settled: false }
     }
 
-    /// The unit has this cell or another one, because an operation may have been skipped.
+    /// Returns the cell of a unit that has this cell or `other`, because an operation may have been skipped.
     pub fn or(mut self, other: &Cell) -> Self {
         let new = other.values.iter().filter(|value| !self.values.contains(value));
         let new: Vec<_> = new.copied().collect();

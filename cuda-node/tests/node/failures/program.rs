@@ -34,13 +34,13 @@ pub enum How {
     Sync,
     /// `async_on`.
     Async,
-    /// The methods of the buffer, as far as it has some.
+    /// The method of the buffer, or `async_on` if it has none.
     Raw,
-    /// `schedule`, and the end is awaited later.
+    /// `schedule`. A later step awaits the result.
     Later,
-    /// `schedule`, polled this often and dropped.
+    /// `schedule`. The future is polled this many times, then dropped.
     Drop { polls: usize },
-    /// As `Later`, and the runtime of another thread awaits it.
+    /// `schedule` and `.await` in a task of another thread. A later step awaits the task.
     Spawn,
 }
 
@@ -110,7 +110,7 @@ pub enum Step {
     Reset,
     StartReset,
     Rebind,
-    /// Nothing passes for this time.
+    /// The network passes no packets for this time.
     Pause {
         ms: u64,
     },

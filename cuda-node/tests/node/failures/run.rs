@@ -36,7 +36,7 @@ pub const QUOTA: u64 = 64 << 20;
 /// The elements of a unit of each buffer. Bytes of a large one travel in pieces.
 const UNIT: [usize; REGISTERS] = [8, 8, 8, 40_000, 40_000];
 
-/// `mad` computes `x * a + b`. `trap` writes the first element and traps. `outside` writes far behind the buffer.
+/// `mad` computes `x * a + b`. `trap` writes the first element and traps. `outside` writes far beyond the buffer.
 const KERNELS: &str = "
 .version 7.0
 .target sm_70
@@ -134,7 +134,7 @@ impl Kernels {
     }
 }
 
-/// A lease, and what programs on it share.
+/// A lease with the relay and the runtime that its programs use.
 pub struct World {
     pub lease: Lease,
     pub relay: Arc<Relay>,
@@ -155,29 +155,31 @@ enum Awaited {
     Download(Download<u32>),
 }
 
-/// An operation whose end was not seen.
+/// An operation whose result is not known yet.
 struct InFlight {
     awaited: Awaited,
     may_fail: bool,
     must_fail: bool,
-    /// The faults and the resets before it.
+    /// The number of faults before it.
     faults: u64,
+    /// The number of resets before it.
     epoch: u64,
     then: Then,
     /// Whether it reads or writes memory of the graph.
     is_launch: bool,
-    /// Whether it faults. A task may submit it after later steps, and a future that waits for credit at its end.
+    /// Whether it faults. A task may submit it after later steps. A future that waits for credit may submit it only when it
+    /// is awaited.
     is_fault: bool,
     name: String,
 }
 
 enum Then {
-    /// The bytes have these values.
+    /// A read gives these values.
     Read {
         cells: Vec<Cell>,
         from: Option<(Place, u64)>,
     },
-    /// The buffer has these contents.
+    /// A write leaves these contents in the buffer.
     Write {
         register: usize,
         cells: [Cell; UNITS],
@@ -300,7 +302,7 @@ impl Machine {
         })
     }
 
-    /// Work that was submitted now may fault, or does.
+    /// Records a fault, certain or possible: the device may be lost, and so may all contents that are not settled.
     fn fault(&mut self) {
         self.faults += 1;
         if self.health == Health::Well {
@@ -315,8 +317,8 @@ impl Machine {
         }
     }
 
-    /// Whether the device is lost is known by an error of the present epoch.
-    fn hear(&mut self, error: &Error) {
+    /// Records that the device is lost, if an error of the present epoch shows it.
+    fn record_loss(&mut self, error: &Error) {
         if matches!(error.root(), Error::Fault(_) | Error::DeviceLost { .. })
             && self.health == Health::MayBeLost
         {
@@ -324,7 +326,7 @@ impl Machine {
         }
     }
 
-    /// Checks the end of an operation.
+    /// Checks the result of an operation.
     fn verdict<T>(
         &mut self,
         result: &Result<T, Error>,
@@ -371,7 +373,7 @@ impl Machine {
                 Ok(true)
             }
             Err(error) => {
-                self.hear(&error);
+                self.record_loss(&error);
                 Ok(false)
             }
         }
@@ -470,7 +472,7 @@ impl Machine {
                         {
                             return Err(format!("no memory is left: {error:?}"));
                         }
-                        self.hear(&error);
+                        self.record_loss(&error);
                     }
                 }
             }
@@ -504,7 +506,7 @@ impl Machine {
                             cell.is_settled = true;
                         }
                     }
-                    Err(error) => self.hear(&error),
+                    Err(error) => self.record_loss(&error),
                 }
             }
             Step::NewStream { stream } => {
@@ -526,11 +528,11 @@ impl Machine {
             }
             Step::Reset => {
                 self.device.reset().map_err(text)?;
-                self.is_reset();
+                self.record_reset();
             }
             Step::StartReset => {
                 self.resets.push(self.device.start_reset());
-                self.is_reset();
+                self.record_reset();
             }
             Step::Rebind => self.relay.rebind().map_err(|error| error.to_string())?,
             Step::Pause { ms } => {
@@ -542,7 +544,7 @@ impl Machine {
         Ok(())
     }
 
-    fn is_reset(&mut self) {
+    fn record_reset(&mut self) {
         self.health = Health::Well;
         self.epoch += 1;
         let may_come = |of: &InFlight| of.is_fault && matches!(of.awaited, Awaited::Task(_));
@@ -581,7 +583,8 @@ impl Machine {
         });
     }
 
-    /// Runs an operation that uses no buffer of the program but those in `inputs`. Returns whether it is in flight.
+    /// Runs an operation, and checks its result or adds it to those in flight. It reads the contents `inputs`, and no others
+    /// of the program.
     #[expect(clippy::too_many_arguments)]
     fn run(
         &mut self,
@@ -622,7 +625,7 @@ impl Machine {
                     Err(Error::Busy { .. }) => {}
                     Err(error) => {
                         self.verdict::<()>(&Err(error.clone()), may, must, step)?;
-                        self.hear(&error);
+                        self.record_loss(&error);
                     }
                 }
             }
@@ -643,7 +646,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A stream handle was used, which reports the first failure of its submissions.
+    /// Records a submission through a stream handle. The next wait for the stream reports the first failure.
     fn submitted(&mut self, stream: usize, may_fail: bool, must_fail: bool) {
         let reports = &mut self.reports[stream];
         reports.is_busy = true;
@@ -659,7 +662,7 @@ impl Machine {
         if let Err(error) = result
             && matches!(error.root(), Error::DeviceLost { .. })
         {
-            self.hear(&error);
+            self.record_loss(&error);
         }
         Ok(())
     }
@@ -727,7 +730,7 @@ impl Machine {
             (Ok(_), _) => {}
             (Err(error), _) => {
                 if epoch == self.epoch {
-                    self.hear(&error);
+                    self.record_loss(&error);
                 }
             }
         }
@@ -808,11 +811,11 @@ impl Machine {
         let (may, must) = (may || may_be_refused, must || is_fault);
         let kernels = self.kernels.clone();
         let units = to.first..to.first + to.count;
-        // Buffers that move into operations. The graph uses the first register.
+        // The buffer moves into the operation, but not that of the first register, which the graph uses.
         if matches!(how, How::Later | How::Spawn) && to.register > 0 {
             let buffer = self.registers[to.register].buffer.take().unwrap();
             let Ok(mut buffer) = Arc::try_unwrap(buffer) else {
-                return Err("a buffer is used by something that has ended".into());
+                return Err("a buffer is still in use by an operation that has ended".into());
             };
             let mut cells = self.registers[to.register].cells.clone();
             cells[units].clone_from_slice(&new);
@@ -835,7 +838,7 @@ impl Machine {
         }
         let Some(buffer) = Arc::get_mut(self.registers[to.register].buffer.as_mut().unwrap())
         else {
-            return Err("a buffer is used by something that has ended".into());
+            return Err("a buffer is still in use by an operation that has ended".into());
         };
         let mut target = buffer.slice_mut(range(to)).map_err(text)?;
         let stream_of = &self.streams[stream];
@@ -901,7 +904,7 @@ impl Machine {
             Err(Error::Busy { .. }) if !is_known => return Ok(()),
             Err(error) => {
                 self.verdict(&result, may, must, &step)?;
-                self.hear(error);
+                self.record_loss(error);
                 let has_run = is_known && matches!(error.root(), Error::Fault(_));
                 cells = if has_run {
                     old.iter().map(|_| Cell::lost()).collect()
@@ -979,7 +982,7 @@ impl Machine {
                 Err(Error::Busy { .. } | Error::NeedsHostData { .. }) if !is_known => return Ok(()),
                 Err(error) => {
                     self.verdict(&result, may, must, step)?;
-                    self.hear(error);
+                    self.record_loss(error);
                     self.output.cells = old.map(|cell| Cell { may_be_lost: true, ..cell });
                 }
             }
@@ -1002,13 +1005,13 @@ impl Machine {
         Ok(())
     }
 
-    /// Ends all that is in flight. Everything works after a reset.
+    /// Joins all operations in flight, resets the device, and checks that it works.
     pub fn finish(mut self) -> Result<(), Wrong> {
         while !self.in_flight.is_empty() {
             self.join(0)?;
         }
         self.device.reset().map_err(text)?;
-        self.is_reset();
+        self.record_reset();
         for reset in std::mem::take(&mut self.resets) {
             reset.wait().map_err(text)?;
         }
@@ -1035,7 +1038,7 @@ impl Machine {
         Ok(())
     }
 
-    /// The lease ends while operations are in flight. Each of them ends too.
+    /// Ends the lease while operations are in flight, and checks that each of them ends too.
     pub fn end_early(mut self, close: impl FnOnce()) -> Result<(), Wrong> {
         self.faults += 1;
         close();
@@ -1046,7 +1049,7 @@ impl Machine {
             _ = reset.wait();
         }
         let error = zeros::<u8>(1).then(to_host).sync_on(&self.streams[0]);
-        error.err().map(drop).ok_or_else(|| "a lease that has ended works".into())
+        error.err().map(drop).ok_or_else(|| "a lease that has ended still works".into())
     }
 }
 

@@ -180,7 +180,7 @@ impl Test {
         objects.made(OTHER, Memory { of_lease, of_pool: None });
     }
 
-    /// The contents of [`OTHER`] are lost.
+    /// Loses the contents of [`OTHER`].
     fn lose_other(&self) {
         let error = cuda_core::Error::OutOfHostMemory { requested: 1 };
         self.engine.state.lock().objects.spread_over(OTHER, &error);
@@ -519,7 +519,7 @@ fn launches_in_flight_keep_host_memory_that_a_change_replaces() {
 /// While contents are lost, the worker looks at each node of a graph. It carries out one such launch at a time, so that the
 /// request for the turn is read in time.
 #[test]
-fn launches_of_a_long_graph_leave_room_for_the_request_for_the_turn() {
+fn launches_of_a_long_graph_do_not_delay_the_request_for_the_turn() {
     for reads_lost in [true, false] {
         let mut test = Test::new();
         test.engine.turn(true);
@@ -553,9 +553,10 @@ fn launches_of_a_long_graph_leave_room_for_the_request_for_the_turn() {
     }
 }
 
-/// Each command comes after one of a stream that the engine looks at later, so it looks at all streams for each command.
+/// Each command comes after one of a stream that the engine looks at later. So the engine looks at all streams for each of
+/// them.
 #[test]
-fn commands_that_come_after_each_other_leave_room_for_the_request_for_the_turn() {
+fn commands_that_come_after_each_other_do_not_delay_the_request_for_the_turn() {
     const STREAMS: u64 = 4;
     const ROUNDS: u64 = 8000;
     let test = Test::new();
@@ -567,7 +568,7 @@ fn commands_that_come_after_each_other_leave_room_for_the_request_for_the_turn()
     let mut streams: Vec<_> = test.engine.state.lock().streams.keys().copied().collect();
     streams.reverse();
     let other = Region { alloc: OTHER, offset: 0 };
-    // The first one waits for bytes. It fails then, because there is no such graph.
+    // The first command waits for bytes, then fails, because there is no such graph.
     let bytes = change(&[2; 4]);
     let changes = Content::Bulk { transfer: TransferId(3), bytes: bytes.len() as u64 };
     let mut first = Some(Step::Graph { graph: GRAPH, changes });
@@ -593,9 +594,9 @@ fn commands_that_come_after_each_other_leave_room_for_the_request_for_the_turn()
     assert!(calls > 5, "{calls} calls");
 }
 
-/// A held command does not look again at those that it comes after and that are submitted: there may be thousands.
+/// The engine does not look again at submitted commands that a held command comes after: there may be thousands.
 #[test]
-fn held_command_looks_once_at_each_command_that_it_comes_after() {
+fn engine_looks_once_at_each_command_that_a_held_one_comes_after() {
     let mut test = Test::new();
     test.allocate(1);
     let first = Ticket { stream: StreamId(1), number: 1 };

@@ -875,7 +875,8 @@ fn run_program(setup: &Setup, steps: &[Step]) -> Result<(), TestCaseError> {
 
 /// The number of programs. `RANDOM_PROGRAMS_COUNT=100000` runs more of them.
 fn count() -> u32 {
-    std::env::var("RANDOM_PROGRAMS_COUNT").map_or(400, |count| count.parse().expect("a number"))
+    std::env::var("RANDOM_PROGRAMS_COUNT")
+        .map_or(400, |count| count.parse().expect("RANDOM_PROGRAMS_COUNT is a number"))
 }
 
 proptest! {
