@@ -71,7 +71,7 @@ pub enum PemError {
         path: PathBuf,
     },
     /// The file has a damaged section.
-    #[error("{} is not valid PEM: {source}; copy the file again from its origin", path.display())]
+    #[error("{} is not valid PEM: {}; copy the file again from its origin", path.display(), problem(source))]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -108,6 +108,16 @@ pub enum PemError {
         /// The file.
         path: PathBuf,
     },
+}
+
+/// The error of the PEM reader in words. Its own text has the bytes of the missing line as numbers.
+fn problem(source: &pem::Error) -> String {
+    match source {
+        pem::Error::MissingSectionEnd { end_marker } => {
+            format!("its line -----END {}----- is missing", String::from_utf8_lossy(end_marker))
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Reads all certificates of a file, in order; there is at least one.
@@ -297,7 +307,12 @@ mod tests {
     #[test]
     fn truncated_section_is_refused() {
         let (certificate, key) = read_both("-----BEGIN CERTIFICATE-----\nAAAA\n");
-        assert!(matches!(certificate, Err(PemError::Malformed { .. })));
+        let error = certificate.unwrap_err();
+        assert!(matches!(error, PemError::Malformed { .. }));
+        assert!(
+            error.to_string().contains("its line -----END CERTIFICATE----- is missing"),
+            "{error}"
+        );
         assert!(matches!(key, Err(PemError::Malformed { .. })));
         let (certificate, _) =
             read_both("-----BEGIN CERTIFICATE-----\n!!\n-----END CERTIFICATE-----\n");

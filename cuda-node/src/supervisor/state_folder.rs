@@ -420,6 +420,9 @@ fn create_private(folder: &Path) -> io::Result<()> {
 fn check_private(folder: &Path) -> io::Result<()> {
     let metadata = fs::metadata(folder)?;
     let refuse = |message: String| Err(io::Error::new(ErrorKind::PermissionDenied, message));
+    if !metadata.is_dir() {
+        return refuse("it is a file; choose a folder".into());
+    }
     if metadata.uid() != rustix::process::geteuid().as_raw() {
         return refuse("the folder belongs to another user; choose another one".into());
     }
@@ -438,6 +441,12 @@ mod tests {
     /// The error of a folder that cannot be used.
     fn error_of(root: &Path) -> String {
         StateFolder::open(root).err().expect("the folder is used").to_string()
+    }
+
+    #[test]
+    fn file_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(error_of(file.path()).contains("choose a folder"));
     }
 
     #[test]

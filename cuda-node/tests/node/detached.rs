@@ -9,7 +9,7 @@ use cuda_lease::{
 
 use crate::{
     harness::{Node, wait_until},
-    raw::{RawClient, block_on, request},
+    raw::{RawClient, block_on, refusal, request},
 };
 
 /// A node, and another client of the same tenant.
@@ -60,6 +60,46 @@ fn detached_lease_that_its_client_has_confirmed_outlives_the_connection() {
     });
     let left = leases_afterwards(&node, &observer);
     assert!(left.len() == 1 && left[0].connected, "{left:?}");
+}
+
+/// Its client gets an error instead of the token, so nobody could use or end the lease.
+#[test]
+fn detached_lease_whose_confirmation_cannot_be_written_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let node = Node::start(&["--state", state.to_str().unwrap()]);
+    let observer = NodeClient::connect(&node.address, ClientTls::loopback()).unwrap();
+    let (leases, aside) = (state.join("leases"), state.join("aside"));
+    block_on(async {
+        let mut client = RawClient::connect_with(&node.address, features::CONFIRM).await;
+        client.send(&detached()).await;
+        let granted = client.granted().await;
+        std::fs::rename(&leases, &aside).unwrap();
+        let confirm = Confirm { lease: granted.lease, token: granted.token };
+        client.control.frame(Confirm::OPCODE, 0, 3, |out| confirm.encode(out)).await;
+        assert_eq!(refusal(&client.control.reply().await), Status::Internal);
+        wait_until("the lease has ended", || observer.leases().unwrap().is_empty());
+    });
+}
+
+/// A client whose connection was lost confirms again.
+#[test]
+fn confirmed_lease_outlives_a_second_confirmation_that_cannot_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let node = Node::start(&["--state", state.to_str().unwrap()]);
+    let leases = state.join("leases");
+    block_on(async {
+        let mut client = RawClient::connect_with(&node.address, features::CONFIRM).await;
+        client.send(&detached()).await;
+        let granted = client.granted().await;
+        for number in 3..5 {
+            let confirm = Confirm { lease: granted.lease, token: granted.token.clone() };
+            client.control.frame(Confirm::OPCODE, 0, number, |out| confirm.encode(out)).await;
+            assert_eq!(client.control.reply().await.unwrap().0, Confirm::OPCODE | 0x8000);
+            _ = std::fs::rename(&leases, state.join("aside"));
+        }
+    });
 }
 
 #[test]

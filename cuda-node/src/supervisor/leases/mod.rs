@@ -499,11 +499,19 @@ impl Leases {
     ) -> Result<(), Refusal> {
         let generation = self.verify(client, lease, token)?;
         let id = LeaseId(lease);
-        self.change(|state, now| {
+        let is_kept = self.change(|state, now| {
             state.table.authorize(now, id, generation).map_err(refusal)?;
-            state.confirmed(now, id)
+            state.confirmed(now, id)?;
+            let entry = state.entries.get(&id).ok_or_else(unknown)?;
+            Ok(!entry.is_detached || entry.is_confirmation_kept)
         })?;
-        self.write_lease(client, id).await
+        if is_kept {
+            return Ok(());
+        }
+        self.write_lease(client, id).await.inspect_err(|_| {
+            // The program of the client gets this error, and no token.
+            self.change(|state, now| _ = state.table.free(now, id));
+        })
     }
 
     /// Ends a lease. Without a token, the client has to be its owner.
