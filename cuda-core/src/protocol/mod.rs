@@ -13,6 +13,7 @@ mod control;
 mod errors;
 mod foreign;
 mod graph;
+mod id_map;
 mod ids;
 mod launches;
 mod memory;
@@ -32,6 +33,7 @@ pub use foreign::{Foreign, ForeignOwner, ForeignWork, RawStream};
 pub use graph::{
     CONDITION_BYTES, Graph, GraphCacheInfo, GraphLaunch, GraphNode, NodeChange, Repeat,
 };
+pub use id_map::{IdHash, IdHasher, IdMap, IdSet};
 pub use ids::{
     Access, AllocId, FunctionId, GraphId, HostId, ModuleId, Name, PoolId, StreamId, Ticket,
     TransferId,

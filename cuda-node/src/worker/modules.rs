@@ -12,13 +12,12 @@ use std::{
 
 use cuda_core::{
     Error,
-    protocol::{ModuleId, ModuleImage},
+    protocol::{IdMap, ModuleId, ModuleImage},
 };
 use cuda_lease::{
     session::SessionError,
     wire::{Hash, ImageKind},
 };
-use rustc_hash::FxHashMap;
 
 use super::quota::{Charge, Quota};
 
@@ -28,7 +27,7 @@ pub(super) const CODE: u64 = 256 << 20;
 /// The modules of a session.
 #[derive(Default)]
 pub(super) struct Modules {
-    states: FxHashMap<ModuleId, State>,
+    states: IdMap<ModuleId, State>,
     /// The blob whose parts are arriving.
     arriving: Option<(Hash, Vec<u8>)>,
     /// Queries that wait for a module's code.

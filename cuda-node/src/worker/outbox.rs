@@ -16,14 +16,13 @@ use bytes::Bytes;
 use cuda_core::{
     Error,
     internals::text_prefix,
-    protocol::{Notice, Status, StreamId},
+    protocol::{IdMap, Notice, Status, StreamId},
 };
 use cuda_lease::{
     session::{Outgoing, SessionError},
     wire::{Ack, Chunk, Event, FRAME_LIMIT, TEXT_LIMIT, put_frame},
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rustc_hash::FxHashMap;
 
 use super::messages::{Resume, Resumed};
 
@@ -66,7 +65,7 @@ struct Queue {
     /// Whether the supervisor has a connection for the frames of `outgoing`.
     is_attached: bool,
     /// Sent behind the other frames: everything that progress covers was reported before.
-    progress: FxHashMap<StreamId, u64>,
+    progress: IdMap<StreamId, u64>,
     /// The bytes of small downloads that were not given out for sending.
     downloads: usize,
     output: usize,

@@ -11,11 +11,10 @@ use std::{
 
 use cuda_core::{
     Backlog, Error, NoticeSink, Ticket,
-    protocol::{Notice, PoolId, StreamId},
+    protocol::{IdMap, Notice, PoolId, StreamId},
 };
 use cuda_lease::wire::{Chunk, TransferId};
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 
 use super::{
     graphs::GraphMemory, outbox::Outbox, quota::Charge, staging::Staged, telemetry::Telemetry,
@@ -36,7 +35,7 @@ pub(super) struct StagedDownload {
 
 /// The reports of all streams. Locked after the state of the engine, and never while the backend is called.
 pub(super) struct Reports {
-    streams: Mutex<FxHashMap<StreamId, Stream>>,
+    streams: Mutex<IdMap<StreamId, Stream>>,
     /// The fault since the last reset. Submissions that a lost device refuses fail with it, as those do that it skips.
     fault: Mutex<Option<Error>>,
     pub(super) outbox: Arc<Outbox>,
@@ -394,7 +393,7 @@ impl Reports {
 }
 
 /// Keeps memory until `ticket` and the tickets of its free are complete.
-fn keep(streams: &mut FxHashMap<StreamId, Stream>, mut ticket: Ticket, mut freed: Freed) {
+fn keep(streams: &mut IdMap<StreamId, Stream>, mut ticket: Ticket, mut freed: Freed) {
     loop {
         // A stream that was removed has completed everything.
         if let Some(stream) = streams.get_mut(&ticket.stream)

@@ -5,11 +5,11 @@ use std::{ops::Range, sync::Arc};
 use cuda_core::{
     Access, Error, Result,
     protocol::{
-        AllocId, HostBlock, HostRegion, Launch, Limit, Misuse, ModuleId, PoolId, Quantity, Region,
+        AllocId, HostBlock, HostRegion, IdMap, Launch, Limit, Misuse, ModuleId, PoolId, Quantity,
+        Region,
     },
 };
 use parking_lot::RwLock;
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::work::Kernel;
@@ -18,7 +18,7 @@ use crate::{LaunchDims, Operand, device::state::modules::LoadedModule};
 /// The live allocations by name.
 #[derive(Default)]
 pub(crate) struct Names {
-    allocations: RwLock<FxHashMap<AllocId, Allocation>>,
+    allocations: RwLock<IdMap<AllocId, Allocation>>,
 }
 
 /// A live allocation.

@@ -5,10 +5,9 @@ use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use cuda_core::{
     Error, Ticket,
-    protocol::{AllocId, GraphId, HostBlock, PoolId, Region, StreamId, Work},
+    protocol::{AllocId, GraphId, HostBlock, IdMap, PoolId, Region, StreamId, Work},
 };
 use cuda_lease::{session::SessionError, wire::TransferId};
-use rustc_hash::FxHashMap;
 
 use super::memory::{Objects, Pools};
 use crate::worker::{
@@ -22,11 +21,11 @@ use crate::worker::{
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) streams: FxHashMap<StreamId, Stream>,
+    pub(super) streams: IdMap<StreamId, Stream>,
     pub(super) newest_stream: Option<StreamId>,
     pub(super) modules: Modules,
     /// The uploads whose bytes have not all arrived.
-    pub(super) uploads: FxHashMap<TransferId, Ticket>,
+    pub(super) uploads: IdMap<TransferId, Ticket>,
     pub(super) objects: Objects,
     pub(super) pools: Pools,
     pub(super) graphs: Graphs,

@@ -20,10 +20,9 @@ use std::{mem, sync::Arc};
 
 use cuda_core::{
     Error,
-    protocol::{GraphId, Use},
+    protocol::{GraphId, IdMap, Use},
 };
 use cuda_lease::{session::SessionError, wire::TransferId};
-use rustc_hash::FxHashMap;
 
 use self::work::Record;
 use super::{modules::Ready, quota::Quota};
@@ -39,7 +38,7 @@ const KNOWN_LIMIT: usize = 4 * GRAPH_LIMIT;
 
 /// The graphs of a session.
 pub(super) struct Graphs {
-    states: FxHashMap<GraphId, State>,
+    states: IdMap<GraphId, State>,
     /// The graphs whose nodes are there and that the backend does not have.
     waiting: Vec<GraphId>,
     /// Queries that wait until the backend has a graph.
@@ -77,7 +76,7 @@ pub(super) enum Answerable {
 impl Default for Graphs {
     fn default() -> Self {
         let quota = Arc::new(Quota::new(" of host memory for graphs; drop graphs", GRAPH_MEMORY));
-        Self { states: FxHashMap::default(), waiting: Vec::new(), queries: Vec::new(), quota }
+        Self { states: IdMap::default(), waiting: Vec::new(), queries: Vec::new(), quota }
     }
 }
 

@@ -8,10 +8,9 @@ use std::{
 use cuda_core::{
     Access, Backend, Error, Result,
     order::uses_of,
-    protocol::{AllocId, Graph, GraphId, HostBlock, ModuleId, NodeChange, Use, Work},
+    protocol::{AllocId, Graph, GraphId, HostBlock, IdMap, ModuleId, NodeChange, Use, Work},
 };
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::{GRAPH_LIMIT, GRAPH_MEMORY};
@@ -279,7 +278,7 @@ struct Kept {
     /// The host memory of the nodes as they were created.
     _created: Memory,
     /// The host memory of each node that was changed.
-    changed: FxHashMap<u32, Memory>,
+    changed: IdMap<u32, Memory>,
     /// The memory that changes have replaced, in their order.
     replaced: VecDeque<Replaced>,
 }
@@ -315,7 +314,7 @@ pub(super) struct Memory {
 
 /// Merges operands to one for each allocation, with its strongest access.
 fn merged_uses<'a>(uses: impl Iterator<Item = &'a Use>) -> Vec<Use> {
-    let mut all = FxHashMap::<AllocId, Use>::default();
+    let mut all = IdMap::<AllocId, Use>::default();
     for used in uses {
         let known = all.entry(used.base).or_insert_with(|| used.clone());
         let range = &known.range;
