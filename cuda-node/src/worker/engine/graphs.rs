@@ -56,7 +56,7 @@ impl Engine {
         if is_created {
             self.control(Control::DropGraph { id });
         }
-        self.answer_graph_queries(state);
+        self.answer_graph_queries(state, id);
     }
 
     /// Prepares a graph whose content is complete.
@@ -72,7 +72,7 @@ impl Engine {
         let graph = decode_graph(content)?;
         let prepared = prepare(graph, content, &*self.backend, &state.graphs.quota);
         state.graphs.prepared(id, prepared);
-        self.answer_graph_queries(state);
+        self.answer_graph_queries(state, id);
         Ok(())
     }
 
@@ -110,7 +110,7 @@ impl Engine {
                     Err(bytes) => {
                         let error = state.graphs.quota.shortage(bytes);
                         state.graphs.refuse(id, error, None);
-                        self.answer_graph_queries(state);
+                        self.answer_graph_queries(state, id);
                     }
                 }
             }
@@ -133,7 +133,7 @@ impl Engine {
                 && !prepared.allocations().any(|allocation| objects.is_pending(allocation))
         };
         let due = graphs.take_due(is_due);
-        let has_created = !due.is_empty();
+        let ids: Vec<_> = due.iter().map(|(id, _)| *id).collect();
         for (id, Prepared { graph, record, .. }) in due {
             if let Some(error) = objects.refused(record.uses()) {
                 graphs.refuse(id, error, Some(record));
@@ -148,10 +148,8 @@ impl Engine {
                 Err(error) => graphs.refuse(id, self.reports.cause(error), Some(record)),
             }
         }
-        if has_created {
-            self.answer_graph_queries(state);
-        }
-        has_created
+        ids.iter().for_each(|id| self.answer_graph_queries(state, *id));
+        !ids.is_empty()
     }
 
     /// Requests the end of the preparation of a graph or a module, or of the trim of a pool. The end advances commands
@@ -163,8 +161,8 @@ impl Engine {
         ready.wait();
     }
 
-    pub(super) fn answer_graph_queries(&self, state: &mut State) {
-        for answerable in state.graphs.answerable() {
+    pub(super) fn answer_graph_queries(&self, state: &mut State, graph: GraphId) {
+        for answerable in state.graphs.answerable(graph) {
             match answerable {
                 Answerable::ByBackend(graph, id) => {
                     self.backend.request(Request::GraphReady { graph }, self.answer(id));

@@ -872,7 +872,7 @@ impl Engine {
                 }
                 // Requests and launches that wait for the module get their errors.
                 if is_awaited {
-                    self.answer_loaded(state);
+                    self.answer_loaded(state, id);
                     self.advance(state);
                 }
             }
@@ -1000,12 +1000,13 @@ impl Engine {
     pub(super) fn blob(&self, hash: Hash, total: u64, part: &[u8]) {
         let mut state = self.state.lock();
         let state = &mut *state;
-        let loads = state.modules.arrived(hash, total, part, &self.code);
+        let (loads, refused) = state.modules.arrived(hash, total, part, &self.code);
         for Load { id, image, ready } in loads {
             self.control(Control::LoadModule { id, image });
             self.await_ready(Request::Loaded { module: id }, &ready);
+            self.answer_loaded(state, id);
         }
-        self.answer_loaded(state);
+        refused.into_iter().for_each(|id| self.answer_loaded(state, id));
         self.advance(state);
     }
 }
@@ -1096,11 +1097,11 @@ impl Engine {
             }
             Request::Loaded { module } => {
                 state.modules.ask(module, id);
-                self.answer_loaded(state);
+                self.answer_loaded(state, module);
             }
             Request::GraphReady { graph } => {
                 state.graphs.ask(graph, id);
-                self.answer_graph_queries(state);
+                self.answer_graph_queries(state, graph);
             }
             Request::Reset => {
                 state.resets += 1;
@@ -1113,8 +1114,8 @@ impl Engine {
         Ok(())
     }
 
-    fn answer_loaded(&self, state: &mut State) {
-        for (module, id) in state.modules.answerable() {
+    fn answer_loaded(&self, state: &mut State, module: ModuleId) {
+        for id in state.modules.answerable(module) {
             match state.modules.refusal(module) {
                 Some(error) => self.answer(id).give(Err(error)),
                 None => self.backend.request(Request::Loaded { module }, self.answer(id)),

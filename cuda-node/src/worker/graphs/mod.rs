@@ -16,7 +16,7 @@ mod work;
 pub(super) use contents::{Arrived, Contents};
 pub(super) use work::{GraphMemory, NodeAccess, Prepared, change, prepare};
 
-use std::{mem, sync::Arc};
+use std::sync::Arc;
 
 use cuda_core::{
     Error,
@@ -25,7 +25,7 @@ use cuda_core::{
 use cuda_lease::{session::SessionError, wire::TransferId};
 
 use self::work::Record;
-use super::{modules::Ready, quota::Quota};
+use super::{modules::Ready, queries::Queries, quota::Quota};
 
 /// The maximum number of graphs of a session.
 const GRAPH_LIMIT: usize = 4096;
@@ -42,7 +42,7 @@ pub(super) struct Graphs {
     /// The graphs whose nodes are there and that the backend does not have.
     waiting: Vec<GraphId>,
     /// Queries that wait until the backend has a graph.
-    queries: Vec<(GraphId, u64)>,
+    queries: Queries<GraphId>,
     pub(super) quota: Arc<Quota>,
 }
 
@@ -76,7 +76,7 @@ pub(super) enum Answerable {
 impl Default for Graphs {
     fn default() -> Self {
         let quota = Arc::new(Quota::new(" of host memory for graphs; drop graphs", GRAPH_MEMORY));
-        Self { states: IdMap::default(), waiting: Vec::new(), queries: Vec::new(), quota }
+        Self { states: IdMap::default(), waiting: Vec::new(), queries: Queries::default(), quota }
     }
 }
 
@@ -242,23 +242,19 @@ impl Graphs {
 
     /// Stores a query until it can be answered.
     pub(super) fn ask(&mut self, graph: GraphId, query: u64) {
-        self.queries.push((graph, query));
+        self.queries.add(graph, query);
     }
 
-    /// Takes the queries that can be answered.
-    pub(super) fn answerable(&mut self) -> Vec<Answerable> {
-        let mut answerable = Vec::new();
-        for (graph, query) in mem::take(&mut self.queries) {
-            match self.states.get(&graph) {
-                Some(State::Arriving(_) | State::Waiting(_)) => self.queries.push((graph, query)),
-                Some(State::Refused { error, .. }) => {
-                    answerable.push(Answerable::Refused(query, error.clone()));
-                }
-                Some(State::Created { .. }) | None => {
-                    answerable.push(Answerable::ByBackend(graph, query));
-                }
-            }
+    /// Takes the queries about a graph, if they can be answered.
+    pub(super) fn answerable(&mut self, graph: GraphId) -> Vec<Answerable> {
+        let state = self.states.get(&graph);
+        if let Some(State::Arriving(_) | State::Waiting(_)) = state {
+            return Vec::new();
         }
-        answerable
+        let answerable = |query| match state {
+            Some(State::Refused { error, .. }) => Answerable::Refused(query, error.clone()),
+            _ => Answerable::ByBackend(graph, query),
+        };
+        self.queries.take(&graph).into_iter().map(answerable).collect()
     }
 }
