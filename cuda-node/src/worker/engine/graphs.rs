@@ -25,8 +25,8 @@ use crate::worker::{
     staging::Staged,
 };
 
-/// The number of nodes and operands from which on the launch of a graph takes the worker long while contents are lost: it
-/// looks at each of them.
+/// The number of nodes and operands from which on the launch of a graph takes the worker long, if it looks at each of
+/// them: while contents are lost, if the launch has changes or the backend has not taken earlier ones, and if it fails.
 pub(super) const LONG: usize = 256;
 
 impl Engine {
@@ -125,14 +125,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Creates the graphs whose modules and memory exist now. Returns whether there were any.
+    /// Creates the graphs that may be due and whose modules and memory exist now. Returns whether there were any.
     pub(super) fn create_due_graphs(&self, state: &mut State) -> bool {
         let State { graphs, modules, objects, .. } = state;
-        let is_due = |prepared: &Prepared| {
-            prepared.modules.iter().all(|module| modules.can_launch(*module))
-                && !prepared.allocations().any(|allocation| objects.is_pending(allocation))
+        let awaits = |prepared: &mut Prepared| {
+            let can_launch = |module| modules.can_launch(module);
+            prepared.awaits(can_launch, |allocation| objects.is_pending(allocation))
         };
-        let due = graphs.take_due(is_due);
+        let due = graphs.take_due(awaits);
         let ids: Vec<_> = due.iter().map(|(id, _)| *id).collect();
         for (id, Prepared { graph, record, .. }) in due {
             if let Some(error) = objects.refused(record.uses()) {
@@ -150,6 +150,13 @@ impl Engine {
         }
         ids.iter().for_each(|id| self.answer_graph_queries(state, *id));
         !ids.is_empty()
+    }
+
+    /// As [`create_due_graphs`](Self::create_due_graphs), also for graphs whose modules have ended their load.
+    pub(super) fn create_loaded_graphs(&self, state: &mut State) -> bool {
+        let State { graphs, modules, .. } = state;
+        graphs.check_modules(|module| modules.can_launch(module));
+        self.create_due_graphs(state)
     }
 
     /// Requests the end of the preparation of a graph or a module, or of the trim of a pool. The end advances commands
@@ -208,19 +215,26 @@ impl Engine {
         graph: GraphId,
         changes: &Changes,
     ) {
+        let has_changes = !matches!(changes, Changes::None) || state.graphs.has_untaken(graph);
+        let looks_at_all = has_changes || !state.objects.has_lost_nothing();
         if let Err(error) = self.change_graph(state, graph, changes) {
             state.graphs.fail(graph, error);
         }
+        let is_taken = self.pass_graph_on(state, ticket, after, graph);
         // A client may launch it again and again.
-        let is_long = !state.objects.has_lost_nothing() && state.graphs.size(graph) >= LONG;
-        if state.takes_turns && is_long {
+        if state.takes_turns && (looks_at_all || !is_taken) && state.graphs.size(graph) >= LONG {
             self.pause();
         }
-        self.pass_graph_on(state, ticket, after, graph);
     }
 
-    /// Passes a launch to the backend, or reports why it fails.
-    fn pass_graph_on(&self, state: &mut State, ticket: Ticket, after: &[Ticket], graph: GraphId) {
+    /// Passes a launch to the backend, or reports why it fails. Returns whether the backend has taken it.
+    fn pass_graph_on(
+        &self,
+        state: &mut State,
+        ticket: Ticket,
+        after: &[Ticket],
+        graph: GraphId,
+    ) -> bool {
         let (error, losses) = match state.graphs.record(graph) {
             Ok(record) => match state.objects.check_nodes(record.nodes()) {
                 None => {
@@ -242,7 +256,7 @@ impl Engine {
                     {
                         record.taken();
                     }
-                    return;
+                    return taken.is_ok();
                 }
                 Some(error) => (error, Losses::Uses(record.uses().clone())),
             },
@@ -255,6 +269,7 @@ impl Engine {
                 self.skip(state, ticket, after, &[], error);
             }
         }
+        false
     }
 
     /// Records the changes of a launch.

@@ -38,6 +38,7 @@ use self::{
     },
 };
 use super::{
+    graphs::Awaited,
     messages::{Drained, NeedCode, WantTurn},
     modules::{CODE, Load, Ready},
     quota::Quota,
@@ -205,7 +206,7 @@ impl Engine {
             Command::Request { id, request } => self.request(state, id, request)?,
         }
         // Not at the end of the batch: the next command may free what a graph uses.
-        if state.graphs.has_waiting() {
+        if state.graphs.has_unchecked() {
             self.create_due_graphs(state);
         }
         self.settle(state);
@@ -353,7 +354,7 @@ impl Engine {
         match state.turn {
             Turn::Has | Turn::GoesOn => {}
             Turn::GivesBack => {
-                self.create_due_graphs(state);
+                self.create_loaded_graphs(state);
                 return self.settle(state);
             }
             Turn::Stalled => {
@@ -389,8 +390,12 @@ impl Engine {
                     progressed = true;
                 }
             }
-            progressed |= self.create_due_graphs(state);
-            progressed |= self.reset_if_due(state);
+            progressed |= self.create_loaded_graphs(state);
+            if self.reset_if_due(state) {
+                // It looks at each stream here and on the device.
+                looks += state.streams.len();
+                progressed = true;
+            }
             if !progressed {
                 break;
             }
@@ -777,6 +782,7 @@ impl Engine {
         }
     }
 
+        state.graphs.has_happened(Awaited::Allocation(id));
     fn free(&self, state: &mut State, stream: StreamId, after: &[Ticket], id: AllocId) {
         let pool = state.pools.of(id);
         let freed = state.objects.remove(id);

@@ -13,7 +13,7 @@ use cuda_core::{
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{GRAPH_LIMIT, GRAPH_MEMORY};
+use super::{Awaited, GRAPH_LIMIT, GRAPH_MEMORY};
 use crate::worker::quota::{Charge, Quota};
 
 /// The smallest charge of a graph, in bytes. This limits the number of graphs.
@@ -31,12 +31,27 @@ pub(in crate::worker) struct Prepared {
     pub(in crate::worker) record: Record,
     /// The modules of its launches, in ascending order.
     pub(in crate::worker) modules: Vec<ModuleId>,
+    /// The first allocations of the record that were not pending. There may be many, and the graph is looked at again and
+    /// again.
+    made: usize,
 }
 
 impl Prepared {
-    /// The allocations that the nodes name.
-    pub(in crate::worker) fn allocations(&self) -> impl Iterator<Item = AllocId> + '_ {
-        self.record.uses().iter().map(|used| used.base)
+    /// What the graph waits for. `None`: the backend can create it.
+    pub(in crate::worker) fn awaits(
+        &mut self,
+        can_launch: impl Fn(ModuleId) -> bool,
+        is_pending: impl Fn(AllocId) -> bool,
+    ) -> Option<Awaited> {
+        let uses = &self.record.uses()[self.made..];
+        let made = uses.iter().take_while(|used| !is_pending(used.base)).count();
+        self.made += made;
+        if let Some(used) = uses.get(made) {
+            return Some(Awaited::Allocation(used.base));
+        }
+        // All of them: one may be loading again, and the backend would wait for it.
+        let loading = self.modules.iter().find(|module| !can_launch(**module));
+        loading.map(|module| Awaited::Module(*module))
     }
 }
 
@@ -60,7 +75,7 @@ pub(in crate::worker) fn prepare(
     modules.sort_unstable_by_key(|module| module.0);
     modules.dedup();
     let record = Record::new(accesses, Memory { block, _charge: charge });
-    Ok(Prepared { graph: Arc::new(graph), record, modules })
+    Ok(Prepared { graph: Arc::new(graph), record, modules, made: 0 })
 }
 
 /// Makes the decoded changes of a launch work of the backend, and adds them to the record. The bytes of their uploads
@@ -245,6 +260,10 @@ impl Record {
         let kept = self.memory.kept.lock();
         let block = |node| kept.changed.get(node)?.block.clone();
         (self.untaken.iter().map(change).collect(), self.untaken.keys().filter_map(block).collect())
+    }
+
+    pub(in crate::worker) fn has_untaken(&self) -> bool {
+        !self.untaken.is_empty()
     }
 
     /// Records that the backend has taken a launch with all changes.

@@ -553,6 +553,38 @@ fn launches_of_a_long_graph_leave_room_for_the_request_for_the_turn() {
     }
 }
 
+/// Each change, and each launch that fails, looks at all nodes of the graph.
+#[test]
+fn launches_of_a_long_graph_that_change_it_or_fail_leave_room_for_the_request_for_the_turn() {
+    for is_refused in [false, true] {
+        let mut test = Test::new();
+        test.engine.turn(true);
+        test.allocate(1);
+        if is_refused {
+            test.allocate_other();
+            let error = cuda_core::Error::OutOfHostMemory { requested: 1 };
+            test.engine.state.lock().objects.refuse(OTHER, &error);
+        }
+        let nodes = std::iter::repeat_with(write).take(LONG);
+        let content = content_of(nodes.chain(is_refused.then(copy_of_other)));
+        test.command(Command::CreateGraph { id: GRAPH, nodes: Content::Inline(&content) });
+        test.prepared();
+        test.engine.state.lock().objects.remove(OTHER);
+        let changes = change(&[2; 4]);
+        let changes = if is_refused { Content::NO_CHANGES } else { Content::Inline(&changes) };
+        test.engine.begin_batch();
+        for stream in [1, 1, 2, 2] {
+            test.submit(stream, &[], Step::Graph { graph: GRAPH, changes });
+        }
+        test.engine.end_batch();
+        for left in [2, 1, 0] {
+            assert!(test.engine.is_paused());
+            assert_eq!(test.engine.state.lock().held, left);
+            test.engine.after_progress();
+        }
+    }
+}
+
 /// Each command comes after one of a stream that the engine looks at later, so it looks at all streams for each command.
 #[test]
 fn commands_that_come_after_each_other_leave_room_for_the_request_for_the_turn() {
@@ -718,4 +750,43 @@ fn work_that_is_skipped_keeps_its_place_in_the_order_of_streams() {
     let skipped = test.submit(1, &[before], copy());
     assert_eq!(test.submitted(), [(2, 'j'), (1, 'j')]);
     assert_eq!(test.engine.reports.stage(skipped), Stage::Submitted(1));
+}
+
+/// A client may have thousands of graphs that wait, and a command would look at all of their operands.
+#[test]
+fn graph_that_waits_is_looked_at_only_when_that_may_end() {
+    let test = Test::new();
+    let (other, charge) = (AllocId(8), test.engine.quota.charge(64));
+    test.engine.state.lock().objects.announce(ALLOC, charge).unwrap();
+    test.load();
+    let to = Region { alloc: ALLOC, offset: 0 };
+    let fill = Work::Fill { to, pattern: Pattern::Word(1), count: 1 };
+    let content = content_of([kernel(), fill]);
+    let create = |test: &Test| {
+        test.command(Command::CreateGraph { id: GRAPH, nodes: Content::Inline(&content) });
+    };
+    create(&test);
+    let is_unchecked_after = |happens: &dyn Fn(&mut State)| {
+        let state = &mut *test.engine.state.lock();
+        assert!(!state.graphs.has_unchecked());
+        happens(state);
+        state.graphs.has_unchecked()
+    };
+    assert!(!is_unchecked_after(&|state| state.graphs.check_modules(|_| true)));
+    let is_made =
+        |id| is_unchecked_after(&move |state| state.graphs.has_happened(Awaited::Allocation(id)));
+    assert!(!is_made(other) && is_made(ALLOC));
+    // It is still pending.
+    test.command(Command::Control(Control::DropGraph { id: GraphId(99) }));
+    test.engine.state.lock().objects.make(ALLOC).map(drop).unwrap();
+    test.engine.state.lock().graphs.has_happened(Awaited::Allocation(ALLOC));
+    test.command(Command::Control(Control::DropGraph { id: GraphId(99) }));
+    assert!(test.engine.state.lock().graphs.has_waiting());
+    test.command(Command::Control(Control::DropGraph { id: GRAPH }));
+    assert!(!test.engine.state.lock().graphs.has_waiting());
+    create(&test);
+    assert!(test.engine.state.lock().graphs.has_waiting());
+    test.loaded();
+    assert_eq!(*test.backend.created.lock(), [GRAPH]);
+    assert!(!test.engine.state.lock().graphs.has_waiting());
 }
