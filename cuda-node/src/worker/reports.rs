@@ -4,7 +4,7 @@
 //! submissions of the backend, and because the backend uses the number of a refused submission again.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     sync::{Arc, OnceLock, Weak, mpsc::Sender},
     time::Instant,
 };
@@ -55,8 +55,12 @@ struct Stream {
     uploads: VecDeque<(u64, Staged)>,
     /// Host memory that launches of graphs in flight read.
     graphs: VecDeque<(u64, Arc<GraphMemory>)>,
-    /// Frees that are not complete, with the backend's numbers that they come after.
-    frees: VecDeque<(u64, Freed)>,
+    /// Frees that are not complete, by the backend's numbers that they come after. A client frees in any order of them.
+    frees: BTreeMap<u64, Vec<Freed>>,
+    /// The number of these frees.
+    free_count: usize,
+    /// The last number whose progress was requested for the first of them.
+    wanted_free: u64,
     /// The time of the last submission, by the clock of the [`Sampler`](super::telemetry::Sampler).
     submitted_at: Option<Instant>,
     /// The submission that is timed, with the backend's number.
@@ -304,23 +308,25 @@ impl Reports {
 
     /// The number of frees that come after work of a stream and are not complete.
     pub(super) fn frees(&self, stream: StreamId) -> usize {
-        self.streams.lock().get(&stream).map_or(0, |stream| stream.frees.len())
+        self.streams.lock().get(&stream).map_or(0, |stream| stream.free_count)
     }
 
-    /// The submissions of the backend that complete the first frees.
+    /// The submissions of the backend that complete the first frees, without those that an earlier call returned.
     pub(super) fn first_frees(&self) -> Vec<Ticket> {
-        let streams = self.streams.lock();
-        let first = |(id, stream): (&StreamId, &Stream)| {
-            stream.frees.front().map(|(number, _)| Ticket { stream: *id, number: *number })
+        let mut streams = self.streams.lock();
+        let first = |(id, stream): (&StreamId, &mut Stream)| {
+            let (&number, _) = stream.frees.first_key_value()?;
+            let is_new = std::mem::replace(&mut stream.wanted_free, number) != number;
+            is_new.then_some(Ticket { stream: *id, number })
         };
-        streams.iter().filter_map(first).collect()
+        streams.iter_mut().filter_map(first).collect()
     }
 
     /// Lets an allocation have memory of its pool whose free is earlier in the order of its stream.
     pub(super) fn take_over(&self, stream: StreamId, pool: PoolId, charge: &Charge) {
         let mut streams = self.streams.lock();
         let Some(found) = streams.get_mut(&stream) else { return };
-        for (_, freed) in &mut found.frees {
+        for freed in found.frees.values_mut().flatten() {
             if freed.home != stream || freed.pool != pool || freed.of_lease.bytes() == 0 {
                 continue;
             }
@@ -353,13 +359,16 @@ impl Reports {
         let more = stream.numbers.complete(complete).is_some();
         self.telemetry.changed(&self.outbox);
         self.completed(id, more, stream);
-        let freed = stream.frees.partition_point(|(number, _)| *number <= complete);
-        let freed: Vec<_> = stream.frees.drain(..freed).collect();
+        let left = stream.frees.split_off(&complete.saturating_add(1));
+        let freed = std::mem::replace(&mut stream.frees, left);
+        stream.free_count -= freed.values().map(Vec::len).sum::<usize>();
         if stream.is_retired && stream.numbers.backlog() == 0 {
             streams.remove(&id);
         }
         for (number, freed) in freed {
-            keep(&mut streams, Ticket { stream: id, number }, freed);
+            for freed in freed {
+                keep(&mut streams, Ticket { stream: id, number }, freed);
+            }
         }
         drop(streams);
         // The last use of host memory gives it back to the backend, so no lock is held.
@@ -399,8 +408,8 @@ fn keep(streams: &mut IdMap<StreamId, Stream>, mut ticket: Ticket, mut freed: Fr
         if let Some(stream) = streams.get_mut(&ticket.stream)
             && stream.numbers.completed < ticket.number
         {
-            let at = stream.frees.partition_point(|(number, _)| *number <= ticket.number);
-            return stream.frees.insert(at, (ticket.number, freed));
+            stream.free_count += 1;
+            return stream.frees.entry(ticket.number).or_default().push(freed);
         }
         match freed.after.pop() {
             Some(next) => ticket = next,

@@ -84,8 +84,15 @@ const HELD_BYTES: usize = 128 << 20;
 
 /// The number of held commands that a call of [`advance`](Engine::advance) looks at before others get the lock of the state:
 /// the request for the turn waits for it. A command may wait for one of a stream that the call has looked at before, so
-/// that it looks at all streams for each command.
+/// that it looks at all streams for each command. A predecessor that the call finds submitted counts too, and so do
+/// [`BYTES_OF_LOOK`] bytes of a command that it carries out.
 const LOOKS: usize = 16 << 10;
+
+/// See [`LOOKS`]. A command may have thousands of predecessors and operands.
+const BYTES_OF_LOOK: usize = 64;
+
+/// The number of times that the commands of a batch make room for later ones of it. Each time looks at all streams.
+const EARLY_FLUSHES: u32 = 4;
 
 /// Carries out the commands of one session on a backend.
 pub(super) struct Engine {
@@ -155,7 +162,7 @@ impl Engine {
     pub(super) fn begin_batch(&self) {
         let mut state = self.state.lock();
         state.sampler.begin();
-        state.is_in_batch = true;
+        (state.is_in_batch, state.early_flushes) = (true, 0);
     }
 
     /// The commands of the batch were taken.
@@ -326,7 +333,10 @@ impl Engine {
         if first && self.try_run(state, stream, &mut item) == Outcome::Done {
             return Ok(());
         }
-        if state.held == HELD_LIMIT || state.held_bytes + bytes > HELD_BYTES {
+        if (state.held == HELD_LIMIT || state.held_bytes + bytes > HELD_BYTES)
+            && state.early_flushes < EARLY_FLUSHES
+        {
+            state.early_flushes += 1;
             self.flush_early(state);
         }
         if state.held == HELD_LIMIT {
@@ -366,7 +376,7 @@ impl Engine {
         state.sampler.begin();
         self.is_paused.store(false, Ordering::SeqCst);
         let mut looks = 0;
-        loop {
+        'passes: loop {
             let mut progressed = false;
             let holding: Vec<_> = state
                 .streams
@@ -378,16 +388,27 @@ impl Engine {
                 while let Some(mut item) =
                     state.streams.get_mut(&id).and_then(|stream| stream.held.pop_front())
                 {
-                    looks += 1;
-                    if self.try_run(state, id, &mut item) == Outcome::Waits {
+                    let before = item.submitted;
+                    let outcome = self.try_run(state, id, &mut item);
+                    looks += 1 + item.submitted - before;
+                    if outcome == Outcome::Waits {
                         if let Some(stream) = state.streams.get_mut(&id) {
                             stream.held.push_front(item);
                         }
+                    } else {
+                        state.held -= 1;
+                        state.held_bytes -= item.bytes;
+                        looks += item.bytes / BYTES_OF_LOOK;
+                        progressed = true;
+                    }
+                    // There are fewer streams than looks, so some commands have come further.
+                    if looks >= LOOKS {
+                        self.pause();
+                        break 'passes;
+                    }
+                    if outcome == Outcome::Waits {
                         break;
                     }
-                    state.held -= 1;
-                    state.held_bytes -= item.bytes;
-                    progressed = true;
                 }
             }
             progressed |= self.create_loaded_graphs(state);
@@ -425,6 +446,10 @@ impl Engine {
     fn settle(&self, state: &mut State) {
         if state.is_in_batch {
             return;
+        }
+        // Once for all commands that wait for frees.
+        if std::mem::take(&mut state.wants_frees) {
+            self.want_frees(state);
         }
         self.report_drained(state);
         let is_holding = state.held > 0
@@ -572,7 +597,7 @@ impl Engine {
             // The allocation waits on another stream.
             Task::Free { id } if state.objects.is_pending(*id) => Outcome::Waits,
             Task::Free { .. } if self.reports.frees(stream) >= FREE_LIMIT => {
-                self.want_frees(state);
+                state.wants_frees = true;
                 Outcome::Waits
             }
             Task::Free { id } => {
@@ -699,7 +724,7 @@ impl Engine {
             self.reports.take_over(stream, pool, charge);
         }
         if charge.waits() {
-            self.want_frees(state);
+            state.wants_frees = true;
             return false;
         }
         self.has_trimmed(state, pool, bytes)
@@ -714,7 +739,7 @@ impl Engine {
         !state.pools.is_trimming()
     }
 
-    /// Requests the progress that completes frees.
+    /// Requests the progress that completes the first frees, unless it was requested.
     fn want_frees(&self, state: &State) {
         for ticket in self.reports.first_frees() {
             // The progress of a retired stream is requested already.
@@ -757,6 +782,7 @@ impl Engine {
     }
 
     fn allocate(&self, state: &mut State, at: Ticket, pool: PoolId, id: AllocId, bytes: u64) {
+        state.graphs.has_happened(Awaited::Allocation(id));
         let of_lease = match state.objects.make(id) {
             Ok(charge) => charge,
             Err(error) => return self.reports.skip(at, error),
@@ -782,7 +808,6 @@ impl Engine {
         }
     }
 
-        state.graphs.has_happened(Awaited::Allocation(id));
     fn free(&self, state: &mut State, stream: StreamId, after: &[Ticket], id: AllocId) {
         let pool = state.pools.of(id);
         let freed = state.objects.remove(id);

@@ -50,6 +50,10 @@ pub(super) struct State {
     pub(super) is_in_batch: bool,
     /// Whether commands that are held may be able to run, of which the end of the batch takes care.
     pub(super) is_due: bool,
+    /// How often the batch has made room for its own commands.
+    pub(super) early_flushes: u32,
+    /// Whether commands that are held wait for frees.
+    pub(super) wants_frees: bool,
     pub(super) is_closed: bool,
 }
 

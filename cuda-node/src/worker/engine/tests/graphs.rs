@@ -553,6 +553,27 @@ fn launches_of_a_long_graph_leave_room_for_the_request_for_the_turn() {
     }
 }
 
+/// A session may have millions of them.
+#[test]
+fn predecessors_of_commands_leave_room_for_the_request_for_the_turn() {
+    let mut test = Test::new();
+    test.load();
+    let first = test.submit(1, &[], kernel());
+    for _ in 0..6 {
+        test.submit(2, &vec![first; LOOKS / 2], Work::Join);
+    }
+    let held = |test: &Test| test.engine.state.lock().held;
+    assert_eq!(held(&test), 7);
+    test.loaded();
+    assert!(held(&test) >= 4);
+    let mut before = 7;
+    while held(&test) > 0 {
+        assert!(held(&test) < before && before - held(&test) <= 3 && test.engine.is_paused());
+        before = held(&test);
+        test.engine.after_progress();
+    }
+}
+
 /// Each change, and each launch that fails, looks at all nodes of the graph.
 #[test]
 fn launches_of_a_long_graph_that_change_it_or_fail_leave_room_for_the_request_for_the_turn() {

@@ -596,3 +596,21 @@ fn random_pools(seed: u64) {
     test.control(Control::CreatePool { id: PoolId(1000), spec: PoolSpec::new(0) }).unwrap();
     assert_eq!(made('d'), dropped, "seed {seed}");
 }
+
+/// A client may have a thousand allocations that wait, and frees on a thousand streams.
+#[test]
+fn progress_of_frees_is_requested_once() {
+    let mut test = Test::new();
+    let all = test.engine.quota.limit_and_used().0;
+    test.take(1, 10, all).unwrap();
+    test.submit(1, &[], Work::Join);
+    test.free(1, 10).unwrap();
+    for (stream, id) in [(1, 11), (2, 12)] {
+        test.take(stream, id, 64).unwrap();
+        test.engine.after_progress();
+    }
+    assert_eq!(test.engine.state.lock().held, 2);
+    assert_eq!(test.backend.wanted.lock().len(), 1);
+    assert!(test.report_wanted());
+    assert_eq!(test.engine.state.lock().held, 0);
+}
