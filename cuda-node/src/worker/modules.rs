@@ -6,7 +6,7 @@ use std::{
     collections::{BTreeSet, hash_map::Entry},
     mem,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -170,11 +170,12 @@ impl Modules {
         matches!(removed, Some(State::Sent { .. }))
     }
 
-    /// The error of a module whose code is too much.
+    /// The error of a module whose code is too much, or about which the reply is too long.
     pub(super) fn refusal(&self, id: ModuleId) -> Option<Error> {
-        match self.states.get(&id) {
-            Some(State::Refused(error)) => Some(error.clone()),
-            _ => None,
+        match self.states.get(&id)? {
+            State::Refused(error) => Some(error.clone()),
+            State::Sent { ready, .. } => ready.refusal.get().cloned(),
+            State::Waiting { .. } => None,
         }
     }
 
@@ -204,9 +205,17 @@ pub(super) struct Ready {
     has_ended: AtomicBool,
     /// Set when the engine acts on the end. Before, the backend may answer while the engine holds its lock.
     is_awaited: AtomicBool,
+    /// The error for those who ask about the end, if the reply is too long for a frame. A client may ask again and again,
+    /// and the backend would make the reply each time.
+    refusal: OnceLock<Error>,
 }
 
 impl Ready {
+    /// The reply about the end is too long for a frame.
+    pub(super) fn refuse(&self, error: Error) {
+        _ = self.refusal.set(error);
+    }
+
     /// Ends the preparation. Calls `advance` if the engine acts on the end.
     pub(super) fn end(&self, advance: impl FnOnce()) {
         self.has_ended.store(true, Ordering::SeqCst);

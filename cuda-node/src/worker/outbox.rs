@@ -104,6 +104,16 @@ impl Queue {
     }
 }
 
+/// The error in place of an encoded reply that is too long for a frame.
+pub(super) fn refusal(body: &[u8]) -> Option<Error> {
+    (body.len() > FRAME_LIMIT as usize).then(|| Error::LoadFailed {
+        log: format!(
+            "the reply about the module has {} bytes, the limit is {FRAME_LIMIT}; split the module into smaller ones",
+            body.len()
+        ),
+    })
+}
+
 /// The frames that are sent next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Batch {
@@ -135,16 +145,11 @@ impl Outbox {
     pub(super) fn push(&self, event: &Event) {
         let mut body = Vec::new();
         event.encode(&mut body);
-        if body.len() > FRAME_LIMIT as usize
-            && let Event::Reply { id, .. } = event
+        if let Event::Reply { id, .. } = event
+            && let Some(error) = refusal(&body)
         {
-            let log = format!(
-                "the reply about the module has {} bytes, the limit is {FRAME_LIMIT}; split the module into smaller \
-                 ones",
-                body.len()
-            );
             body.clear();
-            Event::Reply { id: *id, reply: Err(Error::LoadFailed { log }) }.encode(&mut body);
+            Event::Reply { id: *id, reply: Err(error) }.encode(&mut body);
         }
         let Some(queue) = self.open() else { return };
         self.add(queue, event.opcode(), |out| out.extend_from_slice(&body));

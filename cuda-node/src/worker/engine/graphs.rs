@@ -7,7 +7,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use cuda_core::{
     Error, Ticket,
-    protocol::{Answer, Control, GraphId, GraphLaunch, Request, Work},
+    protocol::{Answer, Control, GraphId, GraphLaunch, Reply, Request, Work},
 };
 use cuda_lease::{
     session::SessionError,
@@ -21,6 +21,7 @@ use super::{
 use crate::worker::{
     graphs::{Answerable, Arrived, Losses, Prepared, change, prepare},
     modules::Ready,
+    outbox::refusal,
     reports::StepMemory,
     staging::Staged,
 };
@@ -163,7 +164,14 @@ impl Engine {
     /// that are held.
     pub(super) fn await_ready(&self, request: Request, ready: &Arc<Ready>) {
         let (reports, ended) = (self.reports.clone(), ready.clone());
-        let answer = Answer::new(move |_| ended.end(|| reports.after_progress()));
+        let answer = Answer::new(move |reply| {
+            if let Ok(Reply::Loaded { .. }) = reply {
+                let mut body = Vec::new();
+                Event::Reply { id: 0, reply }.encode(&mut body);
+                refusal(&body).into_iter().for_each(|error| ended.refuse(error));
+            }
+            ended.end(|| reports.after_progress());
+        });
         self.backend.request(request, answer);
         ready.wait();
     }

@@ -11,7 +11,7 @@ use cuda_core::{
         Pattern, PoolId, Region, Reply, Request, StreamId, Submission, Work,
     },
 };
-use cuda_lease::wire::{Content, ImageKind, TransferId, encode_changes, encode_graph};
+use cuda_lease::wire::{Content, FRAME_LIMIT, ImageKind, TransferId, encode_changes, encode_graph};
 
 use super::super::{graphs::LONG, *};
 use crate::worker::reports::Sink;
@@ -357,6 +357,20 @@ fn launch_of_a_module_that_is_unloaded_while_it_is_loading_is_not_held() {
     test.command(Command::Control(Control::UnloadModule { id: MODULE }));
     assert_eq!(test.submitted(), [(1, 'l')]);
     test.loaded();
+}
+
+/// The reply has an entry for each kernel, so it takes long to make.
+#[test]
+fn backend_is_asked_once_about_a_module_whose_reply_is_too_long() {
+    let test = Test::new();
+    test.load();
+    let max_threads = vec![1; FRAME_LIMIT as usize / 4];
+    let reply = Reply::Loaded { max_threads, log: String::new(), entries: Vec::new() };
+    let answers = std::mem::take(&mut *test.backend.loading.lock());
+    answers.into_iter().for_each(|answer| answer.give(Ok(reply.clone())));
+    test.command(Command::Request { id: 1, request: Request::Loaded { module: MODULE } });
+    assert!(test.backend.loading.lock().is_empty());
+    assert_eq!(test.engine.asked.load(Ordering::Relaxed), 0);
 }
 
 /// Nothing else is held, and no command follows.
