@@ -5,7 +5,11 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    sync::{Arc, OnceLock, Weak, mpsc::Sender},
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::Sender,
+    },
     time::Instant,
 };
 
@@ -36,6 +40,8 @@ pub(super) struct StagedDownload {
 /// The reports of all streams. Locked after the state of the engine, and never while the backend is called.
 pub(super) struct Reports {
     streams: Mutex<IdMap<StreamId, Stream>>,
+    /// The number of frees of all streams that are not complete.
+    frees: AtomicUsize,
     /// The fault since the last reset. Submissions that a lost device refuses fail with it, as those do that it skips.
     fault: Mutex<Option<Error>>,
     pub(super) outbox: Arc<Outbox>,
@@ -95,8 +101,8 @@ pub(super) enum StepMemory {
 
 impl Reports {
     pub(super) fn new(bulk: Sender<StagedDownload>) -> Arc<Self> {
-        let (streams, fault, outbox, telemetry, engine) = Default::default();
-        Arc::new(Self { streams, fault, outbox, telemetry, bulk, engine })
+        let (streams, frees, fault, outbox, telemetry, engine) = Default::default();
+        Arc::new(Self { streams, frees, fault, outbox, telemetry, bulk, engine })
     }
 
     /// Sets the engine that acts on progress.
@@ -303,7 +309,14 @@ impl Reports {
         let streams = &mut *self.streams.lock();
         let (stream, taken) = (freed.home, |stream: &Stream| stream.numbers.taken());
         let number = streams.get(&stream).map_or(0, taken);
-        keep(streams, Ticket { stream, number }, freed);
+        if keep(streams, Ticket { stream, number }, freed) {
+            self.frees.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The number of frees of all streams that are not complete.
+    pub(super) fn all_frees(&self) -> usize {
+        self.frees.load(Ordering::Relaxed)
     }
 
     /// The number of frees that come after work of a stream and are not complete.
@@ -367,7 +380,9 @@ impl Reports {
         }
         for (number, freed) in freed {
             for freed in freed {
-                keep(&mut streams, Ticket { stream: id, number }, freed);
+                if !keep(&mut streams, Ticket { stream: id, number }, freed) {
+                    self.frees.fetch_sub(1, Ordering::Relaxed);
+                }
             }
         }
         drop(streams);
@@ -401,19 +416,20 @@ impl Reports {
     }
 }
 
-/// Keeps memory until `ticket` and the tickets of its free are complete.
-fn keep(streams: &mut IdMap<StreamId, Stream>, mut ticket: Ticket, mut freed: Freed) {
+/// Keeps memory until `ticket` and the tickets of its free are complete. Returns whether one of them is not.
+fn keep(streams: &mut IdMap<StreamId, Stream>, mut ticket: Ticket, mut freed: Freed) -> bool {
     loop {
         // A stream that was removed has completed everything.
         if let Some(stream) = streams.get_mut(&ticket.stream)
             && stream.numbers.completed < ticket.number
         {
             stream.free_count += 1;
-            return stream.frees.entry(ticket.number).or_default().push(freed);
+            stream.frees.entry(ticket.number).or_default().push(freed);
+            return true;
         }
         match freed.after.pop() {
             Some(next) => ticket = next,
-            None => return,
+            None => return false,
         }
     }
 }

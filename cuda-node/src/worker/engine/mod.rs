@@ -72,6 +72,9 @@ const POOL_QUERY_LIMIT: usize = 256;
 /// The number of frees of a stream that are not complete, from which on later ones of it wait.
 const FREE_LIMIT: usize = 4096;
 
+/// The same of all streams. The CPU device looks at each of them when it searches for work that is not needed.
+const ALL_FREES_LIMIT: usize = 4 * FREE_LIMIT;
+
 /// The maximum number of commands that a session may have waiting.
 const HELD_LIMIT: usize = 64 << 10;
 
@@ -596,7 +599,10 @@ impl Engine {
             }
             // The allocation waits on another stream.
             Task::Free { id } if state.objects.is_pending(*id) => Outcome::Waits,
-            Task::Free { .. } if self.reports.frees(stream) >= FREE_LIMIT => {
+            Task::Free { .. }
+                if self.reports.frees(stream) >= FREE_LIMIT
+                    || self.reports.all_frees() >= ALL_FREES_LIMIT =>
+            {
                 state.wants_frees = true;
                 Outcome::Waits
             }

@@ -313,6 +313,22 @@ fn frees_that_are_not_complete_are_limited() {
     assert_eq!(frees(&test), 2 * FREE_LIMIT);
 }
 
+/// They come after the work of one stream, and their own streams have completed everything.
+#[test]
+fn frees_that_are_not_complete_are_limited_on_all_streams_together() {
+    let mut test = Test::new();
+    let after = vec![test.submit(1, &[], Work::Join)];
+    for id in 0..ALL_FREES_LIMIT as u64 + 7 {
+        test.take(2, id, 0).unwrap();
+        test.complete(2);
+        test.free_after(2, id, after.clone()).unwrap();
+    }
+    assert_eq!(test.engine.state.lock().held, 2 * 7 - 1);
+    assert!(test.report_wanted());
+    test.complete(2);
+    assert_eq!((test.engine.state.lock().held, test.engine.reports.all_frees()), (0, 0));
+}
+
 /// Random commands of a session with several streams, beside charges of other threads, against a model: which
 /// allocations fit depends on the order of arrival alone, the bytes that the backend has never exceed the limit, every
 /// command is carried out, and nothing stays charged.
