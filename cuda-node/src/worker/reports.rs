@@ -67,6 +67,8 @@ struct Stream {
     free_count: usize,
     /// The last number whose progress was requested for the first of them.
     wanted_free: u64,
+    /// The last number whose progress was requested because it was the last one.
+    wanted_last: u64,
     /// The time of the last submission, by the clock of the [`Sampler`](super::telemetry::Sampler).
     submitted_at: Option<Instant>,
     /// The submission that is timed, with the backend's number.
@@ -277,6 +279,22 @@ impl Reports {
             backlog.host_bytes += bytes.sum::<u64>();
         }
         backlog
+    }
+
+    /// Whether a stream has not completed everything that the backend has taken, and the last submissions of such streams,
+    /// without those that an earlier call returned.
+    pub(super) fn last_submissions(&self) -> (bool, Vec<Ticket>) {
+        let (mut is_busy, mut last) = (false, Vec::new());
+        for (id, stream) in self.streams.lock().iter_mut() {
+            let number = stream.numbers.taken();
+            if stream.numbers.backlog() > 0 {
+                is_busy = true;
+                if std::mem::replace(&mut stream.wanted_last, number) != number {
+                    last.push(Ticket { stream: *id, number });
+                }
+            }
+        }
+        (is_busy, last)
     }
 
     /// The streams that have not completed everything that the backend has taken.

@@ -1237,9 +1237,10 @@ impl Engine {
     /// Sends the report that all work is complete or has stalled, or requests the progress that shows it.
     fn report_drained(&self, state: &mut State) {
         let Some(request) = state.drain else { return };
-        let busy = self.reports.busy_streams();
-        busy.iter().for_each(|stream| self.want_all(state, *stream));
-        if !busy.is_empty() || state.held > 0 && state.turn == Turn::Has {
+        // Once for each: there may be a thousand streams, and each reports its progress here.
+        let (is_busy, last) = self.reports.last_submissions();
+        last.into_iter().for_each(|ticket| self.want_number(state, ticket));
+        if is_busy || state.held > 0 && state.turn == Turn::Has {
             return;
         }
         state.drain = None;

@@ -567,6 +567,20 @@ fn launches_of_a_long_graph_leave_room_for_the_request_for_the_turn() {
     }
 }
 
+/// A session may have a thousand streams, and each reports its progress while it gives its turn back.
+#[test]
+fn progress_of_each_stream_is_requested_once_when_the_turn_ends() {
+    let mut test = Test::new();
+    [1, 2].map(|stream| test.submit(stream, &[], Work::Join));
+    test.engine.turn(false);
+    test.engine.drain(1);
+    assert_eq!(test.backend.wanted.lock().len(), 2);
+    test.complete(1);
+    assert_eq!(test.backend.wanted.lock().len(), 2);
+    assert!(test.report_wanted());
+    assert_eq!(test.engine.state.lock().drain, None);
+}
+
 /// A session may have millions of them.
 #[test]
 fn predecessors_of_commands_leave_room_for_the_request_for_the_turn() {
