@@ -571,7 +571,9 @@ fn launches_of_a_long_graph_leave_room_for_the_request_for_the_turn() {
 #[test]
 fn progress_of_each_stream_is_requested_once_when_the_turn_ends() {
     let mut test = Test::new();
-    [1, 2].map(|stream| test.submit(stream, &[], Work::Join));
+    for stream in [1, 2] {
+        test.submit(stream, &[], Work::Join);
+    }
     test.engine.turn(false);
     test.engine.drain(1);
     assert_eq!(test.backend.wanted.lock().len(), 2);
