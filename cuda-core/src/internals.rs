@@ -5,6 +5,7 @@
 //! | `cuda-async`: the recordings behind its graphs and plans | [`Recording`], [`RecordedNode`], [`name_recorded`], [`start_plan`], [`end_plan`], the limits |
 //! | `cuda-async`: the streams and the waits of a run | [`Window`], [`lend_branch`], [`allocating_in`], [`join_parts`], [`cancel`], [`request_report`], [`report_before_others`], [`check_not_lost`], [`check_may_wait`], [`delivers_here`], [`idle_pinned`], [`attachment`] |
 //! | `cuda-async` and the backends: code that loom models run | [`sync`] |
+//! | `cuda-cpu`, `cuda-driver`, `cuda-node`: tables with ids of clients | [`IdMap`], [`IdSet`] |
 //! | `cuda-cpu`, `cuda-lease`, `cuda-node`: text with a limit | [`text_prefix`] |
 //! | tests of `cuda-driver`, which run the client on a simulated driver | [`LaunchResources`], [`Retain`], the other functions |
 
@@ -15,6 +16,7 @@ pub use crate::{
         Window, allocating_in, cancel, check_not_lost, end_plan, idle_pinned, join_parts,
         lend_branch, name_recorded, report_before_others, request_report, start_plan,
     },
+    id_map::{IdMap, IdSet},
     order::Retain,
 };
 

@@ -21,6 +21,7 @@
 
 mod handle;
 #[doc(hidden)]
+mod id_map;
 pub mod internals;
 #[cfg(all(test, loom))]
 mod loom_models;

@@ -34,10 +34,10 @@
 
 use std::ops::Range;
 
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::{
+    id_map::IdMap,
     protocol::{Access, AllocId, Error, Limit, Quantity, Result, StreamId, Ticket, Use, Work},
     sync::{
         Mutex,
@@ -518,7 +518,7 @@ const MAX_RANGES: usize = 16;
 pub struct Poison {
     /// Whether any memory is poisoned. Readable without the lock. Stored under the lock.
     any: AtomicBool,
-    lost: Mutex<FxHashMap<AllocId, Ranges>>,
+    lost: Mutex<IdMap<AllocId, Ranges>>,
 }
 
 type Ranges = SmallVec<[(Range<u64>, Error); 1]>;
@@ -593,7 +593,7 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
 }
 
 /// Removes the bytes of `of` from the poisoned ranges.
-fn end(lost: &mut FxHashMap<AllocId, Ranges>, of: &Use) {
+fn end(lost: &mut IdMap<AllocId, Ranges>, of: &Use) {
     let Some(ranges) = lost.get_mut(&of.base) else { return };
     let mut left = Ranges::new();
     for (range, error) in ranges.drain(..) {

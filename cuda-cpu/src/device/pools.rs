@@ -8,13 +8,13 @@
 
 use cuda_core::{
     Result,
+    internals::IdMap,
     protocol::{Error, PoolChange, PoolId, PoolMemory, PoolSpec},
 };
-use rustc_hash::FxHashMap;
 
 /// The pools that exist. The default pool always does.
 pub(super) struct Pools {
-    table: FxHashMap<PoolId, Pool>,
+    table: IdMap<PoolId, Pool>,
     /// The sum of the idle bytes of all pools.
     idle: u64,
 }
@@ -30,7 +30,7 @@ struct Pool {
 
 impl Default for Pools {
     fn default() -> Self {
-        let table = FxHashMap::from_iter([(PoolId::DEFAULT, Pool::default())]);
+        let table = IdMap::from_iter([(PoolId::DEFAULT, Pool::default())]);
         Self { table, idle: 0 }
     }
 }

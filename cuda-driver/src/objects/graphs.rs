@@ -12,11 +12,10 @@
 use std::sync::Arc;
 
 use cuda_core::{
-    internals::sync::HelperThread,
+    internals::{IdMap, sync::HelperThread},
     protocol::{Answer, Error, GraphId, Result},
 };
 use parking_lot::RwLock;
-use rustc_hash::FxHashMap;
 
 use super::modules::ModuleSlot;
 use crate::{
@@ -29,7 +28,7 @@ use crate::{
 /// The graphs of one backend. Launches find them through a cache, without a lock.
 pub(crate) struct Graphs {
     primary: &'static Primary,
-    table: RwLock<FxHashMap<GraphId, Arc<GraphSlot>>>,
+    table: RwLock<IdMap<GraphId, Arc<GraphSlot>>>,
     cache: IdCache,
 }
 

@@ -8,9 +8,11 @@ use std::{
     },
 };
 
-use cuda_core::protocol::{AllocId, Error, MemoryInfo, ModuleId, Region, Result};
+use cuda_core::{
+    internals::IdMap,
+    protocol::{AllocId, Error, MemoryInfo, ModuleId, Region, Result},
+};
 use parking_lot::RwLock;
-use rustc_hash::FxHashMap;
 
 use super::mapping::{FreedMapping, Mapping};
 use crate::{
@@ -25,7 +27,7 @@ use crate::{
 /// The allocations of one backend.
 pub(crate) struct Memory {
     primary: &'static Primary,
-    table: RwLock<FxHashMap<AllocId, Allocation>>,
+    table: RwLock<IdMap<AllocId, Allocation>>,
     cache: IdCache,
     /// The bytes of all allocations from the driver, without variables.
     used: Arc<AtomicU64>,

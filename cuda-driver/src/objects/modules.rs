@@ -15,14 +15,13 @@ use std::{
 };
 
 use cuda_core::{
-    internals::sync::HelperThread,
+    internals::{IdMap, sync::HelperThread},
     protocol::{
         Answer, EntryInfo, Error, Feature, FunctionId, Misuse, ModuleId, ModuleImage, Reply,
         Result, module_info,
     },
 };
 use parking_lot::RwLock;
-use rustc_hash::FxHashMap;
 
 use super::images::{
     check_shared, compile, kernels_of, load_machine_code, ptx_version, refuse_too_much_shared,
@@ -37,7 +36,7 @@ use crate::{
 /// The modules of one backend.
 pub(crate) struct Modules {
     primary: &'static Primary,
-    table: RwLock<FxHashMap<ModuleId, Arc<ModuleSlot>>>,
+    table: RwLock<IdMap<ModuleId, Arc<ModuleSlot>>>,
     cache: IdCache,
 }
 

@@ -2,9 +2,11 @@
 
 use std::{collections::hash_map::Entry, sync::Arc};
 
-use cuda_core::protocol::{Error, Feature, PoolChange, PoolId, PoolMemory, PoolSpec, Result};
+use cuda_core::{
+    internals::IdMap,
+    protocol::{Error, Feature, PoolChange, PoolId, PoolMemory, PoolSpec, Result},
+};
 use parking_lot::RwLock;
-use rustc_hash::FxHashMap;
 
 use crate::{
     context::{Bound, MemoryPool, Primary, Reclaimable},
@@ -15,7 +17,7 @@ use crate::{
 /// The pools of a backend. [`PoolId::DEFAULT`] is the pool of the device, which all backends share.
 pub(crate) struct Pools {
     primary: &'static Primary,
-    table: RwLock<FxHashMap<PoolId, Arc<MemoryPool>>>,
+    table: RwLock<IdMap<PoolId, Arc<MemoryPool>>>,
 }
 
 /// A pool to call the driver with. It is held.

@@ -2,9 +2,11 @@
 
 use std::{collections::hash_map::Entry, sync::Arc};
 
-use cuda_core::protocol::{Error, ForeignOwner, GraphCacheInfo, Misuse, Result, StreamId};
+use cuda_core::{
+    internals::IdMap,
+    protocol::{Error, ForeignOwner, GraphCacheInfo, Misuse, Result, StreamId},
+};
 use parking_lot::RwLock;
-use rustc_hash::FxHashMap;
 
 use super::stream::DriverStream;
 use crate::{
@@ -18,7 +20,7 @@ pub(crate) struct StreamTable {
     primary: &'static Primary,
     /// The memory of the graphs that the streams' windows have.
     cached: Arc<CacheMemory>,
-    table: RwLock<FxHashMap<StreamId, Arc<DriverStream>>>,
+    table: RwLock<IdMap<StreamId, Arc<DriverStream>>>,
     cache: IdCache,
 }
 

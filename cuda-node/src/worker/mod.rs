@@ -24,6 +24,7 @@ pub(crate) mod jobs;
 mod messages;
 mod modules;
 mod outbox;
+mod queries;
 mod quota;
 mod reports;
 mod run;

@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use cuda_core::{
     Error,
-    internals::text_prefix,
+    internals::{IdMap, text_prefix},
     protocol::{Notice, Status, StreamId},
 };
 use cuda_lease::{
@@ -23,7 +23,6 @@ use cuda_lease::{
     wire::{Ack, Chunk, Event, FRAME_LIMIT, TEXT_LIMIT, put_frame},
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
-use rustc_hash::FxHashMap;
 
 use super::messages::{Resume, Resumed};
 
@@ -66,7 +65,7 @@ struct Queue {
     /// Whether the supervisor has a connection for the frames of `outgoing`.
     is_attached: bool,
     /// Sent behind the other frames: everything that progress covers was reported before.
-    progress: FxHashMap<StreamId, u64>,
+    progress: IdMap<StreamId, u64>,
     /// The bytes of small downloads that were not given out for sending.
     downloads: usize,
     output: usize,
@@ -105,6 +104,16 @@ impl Queue {
     }
 }
 
+/// The error in place of an encoded reply that is too long for a frame.
+pub(super) fn refusal(body: &[u8]) -> Option<Error> {
+    (body.len() > FRAME_LIMIT as usize).then(|| Error::LoadFailed {
+        log: format!(
+            "the reply about the module has {} bytes, the limit is {FRAME_LIMIT}; split the module into smaller ones",
+            body.len()
+        ),
+    })
+}
+
 /// The frames that are sent next.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Batch {
@@ -136,16 +145,11 @@ impl Outbox {
     pub(super) fn push(&self, event: &Event) {
         let mut body = Vec::new();
         event.encode(&mut body);
-        if body.len() > FRAME_LIMIT as usize
-            && let Event::Reply { id, .. } = event
+        if let Event::Reply { id, .. } = event
+            && let Some(error) = refusal(&body)
         {
-            let log = format!(
-                "the reply about the module has {} bytes, the limit is {FRAME_LIMIT}; split the module into smaller \
-                 ones",
-                body.len()
-            );
             body.clear();
-            Event::Reply { id: *id, reply: Err(Error::LoadFailed { log }) }.encode(&mut body);
+            Event::Reply { id: *id, reply: Err(error) }.encode(&mut body);
         }
         let Some(queue) = self.open() else { return };
         self.add(queue, event.opcode(), |out| out.extend_from_slice(&body));

@@ -4,18 +4,22 @@
 //! submissions of the backend, and because the backend uses the number of a refused submission again.
 
 use std::{
-    collections::VecDeque,
-    sync::{Arc, OnceLock, Weak, mpsc::Sender},
+    collections::{BTreeMap, VecDeque},
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::Sender,
+    },
     time::Instant,
 };
 
 use cuda_core::{
     Backlog, Error, NoticeSink, Ticket,
+    internals::IdMap,
     protocol::{Notice, PoolId, StreamId},
 };
 use cuda_lease::wire::{Chunk, TransferId};
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 
 use super::{
     graphs::GraphMemory, outbox::Outbox, quota::Charge, staging::Staged, telemetry::Telemetry,
@@ -36,7 +40,9 @@ pub(super) struct StagedDownload {
 
 /// The reports of all streams. Locked after the state of the engine, and never while the backend is called.
 pub(super) struct Reports {
-    streams: Mutex<FxHashMap<StreamId, Stream>>,
+    streams: Mutex<IdMap<StreamId, Stream>>,
+    /// The number of frees of all streams that are not complete.
+    frees: AtomicUsize,
     /// The fault since the last reset. Submissions that a lost device refuses fail with it, as those do that it skips.
     fault: Mutex<Option<Error>>,
     pub(super) outbox: Arc<Outbox>,
@@ -56,8 +62,14 @@ struct Stream {
     uploads: VecDeque<(u64, Staged)>,
     /// Host memory that launches of graphs in flight read.
     graphs: VecDeque<(u64, Arc<GraphMemory>)>,
-    /// Frees that are not complete, with the backend's numbers that they come after.
-    frees: VecDeque<(u64, Freed)>,
+    /// Frees that are not complete, by the backend's numbers that they come after. A client frees in any order of them.
+    frees: BTreeMap<u64, Vec<Freed>>,
+    /// The number of these frees.
+    free_count: usize,
+    /// The last number whose progress was requested for the first of them.
+    wanted_free: u64,
+    /// The last number whose progress was requested because it was the last one.
+    wanted_last: u64,
     /// The time of the last submission, by the clock of the [`Sampler`](super::telemetry::Sampler).
     submitted_at: Option<Instant>,
     /// The submission that is timed, with the backend's number.
@@ -92,8 +104,8 @@ pub(super) enum StepMemory {
 
 impl Reports {
     pub(super) fn new(bulk: Sender<StagedDownload>) -> Arc<Self> {
-        let (streams, fault, outbox, telemetry, engine) = Default::default();
-        Arc::new(Self { streams, fault, outbox, telemetry, bulk, engine })
+        let (streams, frees, fault, outbox, telemetry, engine) = Default::default();
+        Arc::new(Self { streams, frees, fault, outbox, telemetry, bulk, engine })
     }
 
     /// Sets the engine that acts on progress.
@@ -270,6 +282,22 @@ impl Reports {
         backlog
     }
 
+    /// Whether a stream has not completed everything that the backend has taken, and the last submissions of such streams,
+    /// without those that an earlier call returned.
+    pub(super) fn last_submissions(&self) -> (bool, Vec<Ticket>) {
+        let (mut is_busy, mut last) = (false, Vec::new());
+        for (id, stream) in self.streams.lock().iter_mut() {
+            let number = stream.numbers.taken();
+            if stream.numbers.backlog() > 0 {
+                is_busy = true;
+                if std::mem::replace(&mut stream.wanted_last, number) != number {
+                    last.push(Ticket { stream: *id, number });
+                }
+            }
+        }
+        (is_busy, last)
+    }
+
     /// The streams that have not completed everything that the backend has taken.
     pub(super) fn busy_streams(&self) -> Vec<StreamId> {
         let streams = self.streams.lock();
@@ -300,28 +328,37 @@ impl Reports {
         let streams = &mut *self.streams.lock();
         let (stream, taken) = (freed.home, |stream: &Stream| stream.numbers.taken());
         let number = streams.get(&stream).map_or(0, taken);
-        keep(streams, Ticket { stream, number }, freed);
+        if keep(streams, Ticket { stream, number }, freed) {
+            self.frees.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The number of frees of all streams that are not complete.
+    pub(super) fn all_frees(&self) -> usize {
+        self.frees.load(Ordering::Relaxed)
     }
 
     /// The number of frees that come after work of a stream and are not complete.
     pub(super) fn frees(&self, stream: StreamId) -> usize {
-        self.streams.lock().get(&stream).map_or(0, |stream| stream.frees.len())
+        self.streams.lock().get(&stream).map_or(0, |stream| stream.free_count)
     }
 
-    /// The submissions of the backend that complete the first frees.
+    /// The submissions of the backend that complete the first frees, without those that an earlier call returned.
     pub(super) fn first_frees(&self) -> Vec<Ticket> {
-        let streams = self.streams.lock();
-        let first = |(id, stream): (&StreamId, &Stream)| {
-            stream.frees.front().map(|(number, _)| Ticket { stream: *id, number: *number })
+        let mut streams = self.streams.lock();
+        let first = |(id, stream): (&StreamId, &mut Stream)| {
+            let (&number, _) = stream.frees.first_key_value()?;
+            let is_new = std::mem::replace(&mut stream.wanted_free, number) != number;
+            is_new.then_some(Ticket { stream: *id, number })
         };
-        streams.iter().filter_map(first).collect()
+        streams.iter_mut().filter_map(first).collect()
     }
 
     /// Lets an allocation have memory of its pool whose free is earlier in the order of its stream.
     pub(super) fn take_over(&self, stream: StreamId, pool: PoolId, charge: &Charge) {
         let mut streams = self.streams.lock();
         let Some(found) = streams.get_mut(&stream) else { return };
-        for (_, freed) in &mut found.frees {
+        for freed in found.frees.values_mut().flatten() {
             if freed.home != stream || freed.pool != pool || freed.of_lease.bytes() == 0 {
                 continue;
             }
@@ -354,13 +391,18 @@ impl Reports {
         let more = stream.numbers.complete(complete).is_some();
         self.telemetry.changed(&self.outbox);
         self.completed(id, more, stream);
-        let freed = stream.frees.partition_point(|(number, _)| *number <= complete);
-        let freed: Vec<_> = stream.frees.drain(..freed).collect();
+        let left = stream.frees.split_off(&complete.saturating_add(1));
+        let freed = std::mem::replace(&mut stream.frees, left);
+        stream.free_count -= freed.values().map(Vec::len).sum::<usize>();
         if stream.is_retired && stream.numbers.backlog() == 0 {
             streams.remove(&id);
         }
         for (number, freed) in freed {
-            keep(&mut streams, Ticket { stream: id, number }, freed);
+            for freed in freed {
+                if !keep(&mut streams, Ticket { stream: id, number }, freed) {
+                    self.frees.fetch_sub(1, Ordering::Relaxed);
+                }
+            }
         }
         drop(streams);
         // The last use of host memory gives it back to the backend, so no lock is held.
@@ -393,19 +435,20 @@ impl Reports {
     }
 }
 
-/// Keeps memory until `ticket` and the tickets of its free are complete.
-fn keep(streams: &mut FxHashMap<StreamId, Stream>, mut ticket: Ticket, mut freed: Freed) {
+/// Keeps memory until `ticket` and the tickets of its free are complete. Returns whether one of them is not.
+fn keep(streams: &mut IdMap<StreamId, Stream>, mut ticket: Ticket, mut freed: Freed) -> bool {
     loop {
         // A stream that was removed has completed everything.
         if let Some(stream) = streams.get_mut(&ticket.stream)
             && stream.numbers.completed < ticket.number
         {
-            let at = stream.frees.partition_point(|(number, _)| *number <= ticket.number);
-            return stream.frees.insert(at, (ticket.number, freed));
+            stream.free_count += 1;
+            stream.frees.entry(ticket.number).or_default().push(freed);
+            return true;
         }
         match freed.after.pop() {
             Some(next) => ticket = next,
-            None => return,
+            None => return false,
         }
     }
 }

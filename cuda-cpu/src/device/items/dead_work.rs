@@ -15,9 +15,9 @@
 
 use cuda_core::{
     Access,
+    internals::IdSet,
     protocol::{AllocId, Use},
 };
-use rustc_hash::FxHashSet;
 
 use super::work::{Cancelled, QueueItem, Work};
 use crate::device::state::DeviceState;
@@ -25,7 +25,7 @@ use crate::device::state::DeviceState;
 /// Marks the dead items among `items`: all items of the device that have not begun, the last one that arrived first.
 pub(crate) fn mark<'a>(items: impl Iterator<Item = &'a mut QueueItem>, device: &DeviceState) {
     // The allocations whose contents no item reads behind the one that is looked at.
-    let mut unread = FxHashSet::<AllocId>::default();
+    let mut unread = IdSet::<AllocId>::default();
     for item in items {
         if let Work::Free { id, .. } = &item.work {
             unread.insert(*id);

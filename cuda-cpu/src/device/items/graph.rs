@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use cuda_core::{
     Error, Result,
+    internals::IdMap,
     order::uses_of,
     protocol::{Answer, CONDITION_BYTES, GraphId, NodeChange, Reply, Use, Work as Asked},
 };
 use parking_lot::RwLock;
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::work::Work;
@@ -17,7 +17,7 @@ use crate::device::state::{DeviceState, errors};
 
 /// The graphs of a device.
 #[derive(Default)]
-pub(crate) struct Graphs(RwLock<FxHashMap<GraphId, Arc<Graph>>>);
+pub(crate) struct Graphs(RwLock<IdMap<GraphId, Arc<Graph>>>);
 
 /// The nodes of a graph, in an order in which they can run.
 #[derive(Clone, Default)]

@@ -4,12 +4,12 @@ use std::{ops::Range, sync::Arc};
 
 use cuda_core::{
     Access, Error, Result,
+    internals::IdMap,
     protocol::{
         AllocId, HostBlock, HostRegion, Launch, Limit, Misuse, ModuleId, PoolId, Quantity, Region,
     },
 };
-use parking_lot::RwLock;
-use rustc_hash::FxHashMap;
+use parking_lot::{Mutex, RwLock};
 use smallvec::SmallVec;
 
 use super::work::Kernel;
@@ -18,7 +18,9 @@ use crate::{LaunchDims, Operand, device::state::modules::LoadedModule};
 /// The live allocations by name.
 #[derive(Default)]
 pub(crate) struct Names {
-    allocations: RwLock<FxHashMap<AllocId, Allocation>>,
+    allocations: RwLock<IdMap<AllocId, Allocation>>,
+    /// The variables of each module: an unload does not look at all allocations. Locked after `allocations`.
+    variables: Mutex<IdMap<ModuleId, Vec<AllocId>>>,
 }
 
 /// A live allocation.
@@ -43,14 +45,24 @@ impl Names {
 
     /// Adds an allocation, whose id is [unused](Self::check_unused), or replaces it by itself with other bytes.
     pub(crate) fn add_allocation(&self, id: AllocId, allocation: Allocation) {
-        self.allocations.write().insert(id, allocation);
+        let mut allocations = self.allocations.write();
+        if let Some(module) = allocation.module {
+            self.variables.lock().entry(module).or_default().push(id);
+        }
+        allocations.insert(id, allocation);
     }
 
     /// Removes the variables of a module that is unloaded. Returns their ids.
     pub(crate) fn forget_variables(&self, module: ModuleId) -> Vec<AllocId> {
-        let is_variable =
-            |_: &AllocId, allocation: &mut Allocation| allocation.module == Some(module);
-        self.allocations.write().extract_if(is_variable).map(|(id, _)| id).collect()
+        let mut allocations = self.allocations.write();
+        let mut variables = self.variables.lock().remove(&module).unwrap_or_default();
+        let is_of_module =
+            |id: &mut AllocId| allocations.get(id).is_some_and(|of| of.module == Some(module));
+        variables.retain_mut(is_of_module);
+        for variable in &variables {
+            allocations.remove(variable);
+        }
+        variables
     }
 
     /// Returns an allocation.

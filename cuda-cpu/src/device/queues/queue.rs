@@ -19,9 +19,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use cuda_core::protocol::StreamId;
+use cuda_core::{internals::IdMap, protocol::StreamId};
 use parking_lot::{Mutex, RwLock};
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::pumps::{Pumped, Pumps, Signal};
@@ -335,7 +334,7 @@ pub(crate) struct Shared {
     /// Queues that wait for device memory.
     memory_waiters: Mutex<Vec<Arc<Queue>>>,
     /// The streams of the client.
-    pub(crate) streams: RwLock<FxHashMap<StreamId, Arc<Queue>>>,
+    pub(crate) streams: RwLock<IdMap<StreamId, Arc<Queue>>>,
     /// Streams that were retired before they had run all items. Locked after `streams`.
     pub(crate) leftover: Mutex<Vec<Arc<Queue>>>,
     /// The number of items that were added to queues.

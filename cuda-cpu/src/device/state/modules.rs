@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cuda_core::{
     DeviceInfo, Error, FunctionAttributes, LaunchConfig, Occupancy, Result,
+    internals::IdMap,
     protocol::{Answer, ModuleId, ModuleImage, Reply, entries},
 };
 use parking_lot::{Condvar, Mutex};
@@ -94,7 +95,7 @@ impl Drop for LoadedModule {
 /// The modules of a device.
 #[derive(Default)]
 pub(crate) struct Modules {
-    table: Mutex<FxHashMap<ModuleId, State>>,
+    table: Mutex<IdMap<ModuleId, State>>,
     loaded: Condvar,
     /// The requests for modules that were unloaded during their load. The end of a load answers them: the thread that unloads
     /// may hold locks of the client. Filled under the lock of the table.

@@ -10,10 +10,10 @@ use std::{collections::VecDeque, sync::Arc};
 
 use cuda_core::{
     Error, NoticeSink, Ticket,
+    internals::IdMap,
     protocol::{Notice, StreamId},
 };
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 
 use super::lost::contained;
 
@@ -28,7 +28,7 @@ struct State {
     waiting: VecDeque<StreamId>,
     /// The numbers up to which they are complete. So there is at most one report for each stream, however many are
     /// requested: a receiver may request several during the delivery of each.
-    complete: FxHashMap<StreamId, u64>,
+    complete: IdMap<StreamId, u64>,
     delivering: bool,
 }
 

@@ -7,7 +7,7 @@ use std::{borrow::Cow, sync::Arc};
 
 use cuda_core::{
     Error, Ticket,
-    protocol::{Answer, Control, GraphId, GraphLaunch, Request, Work},
+    protocol::{Answer, Control, GraphId, GraphLaunch, Reply, Request, Work},
 };
 use cuda_lease::{
     session::SessionError,
@@ -21,12 +21,13 @@ use super::{
 use crate::worker::{
     graphs::{Answerable, Arrived, Losses, Prepared, change, prepare},
     modules::Ready,
+    outbox::refusal,
     reports::StepMemory,
     staging::Staged,
 };
 
-/// The number of nodes and operands from which on a graph is long. While contents are lost, the worker looks at each of
-/// them for a launch.
+/// The number of nodes and operands from which on a graph is long. The worker looks at each of them for a launch while
+/// contents are lost, if the launch has changes or the backend has not taken earlier ones, and if the launch fails.
 pub(super) const LONG: usize = 256;
 
 impl Engine {
@@ -56,7 +57,7 @@ impl Engine {
         if is_created {
             self.control(Control::DropGraph { id });
         }
-        self.answer_graph_queries(state);
+        self.answer_graph_queries(state, id);
     }
 
     /// Prepares a graph whose content is complete.
@@ -72,7 +73,7 @@ impl Engine {
         let graph = decode_graph(content)?;
         let prepared = prepare(graph, content, &*self.backend, &state.graphs.quota);
         state.graphs.prepared(id, prepared);
-        self.answer_graph_queries(state);
+        self.answer_graph_queries(state, id);
         Ok(())
     }
 
@@ -110,7 +111,7 @@ impl Engine {
                     Err(bytes) => {
                         let error = state.graphs.quota.shortage(bytes);
                         state.graphs.refuse(id, error, None);
-                        self.answer_graph_queries(state);
+                        self.answer_graph_queries(state, id);
                     }
                 }
             }
@@ -125,15 +126,15 @@ impl Engine {
         Ok(())
     }
 
-    /// Creates the graphs whose modules and memory exist now. Returns whether there were any.
+    /// Creates the graphs that may be due and whose modules and memory exist now. Returns whether there were any.
     pub(super) fn create_due_graphs(&self, state: &mut State) -> bool {
         let State { graphs, modules, objects, .. } = state;
-        let is_due = |prepared: &Prepared| {
-            prepared.modules.iter().all(|module| modules.can_launch(*module))
-                && !prepared.allocations().any(|allocation| objects.is_pending(allocation))
+        let awaits = |prepared: &mut Prepared| {
+            let can_launch = |module| modules.can_launch(module);
+            prepared.awaits(can_launch, |allocation| objects.is_pending(allocation))
         };
-        let due = graphs.take_due(is_due);
-        let has_created = !due.is_empty();
+        let due = graphs.take_due(awaits);
+        let ids: Vec<_> = due.iter().map(|(id, _)| *id).collect();
         for (id, Prepared { graph, record, .. }) in due {
             if let Some(error) = objects.refused(record.uses()) {
                 graphs.refuse(id, error, Some(record));
@@ -148,23 +149,35 @@ impl Engine {
                 Err(error) => graphs.refuse(id, self.reports.cause(error), Some(record)),
             }
         }
-        if has_created {
-            self.answer_graph_queries(state);
-        }
-        has_created
+        ids.iter().for_each(|id| self.answer_graph_queries(state, *id));
+        !ids.is_empty()
+    }
+
+    /// As [`create_due_graphs`](Self::create_due_graphs), also for graphs whose modules have ended their load.
+    pub(super) fn create_loaded_graphs(&self, state: &mut State) -> bool {
+        let State { graphs, modules, .. } = state;
+        graphs.check_modules(|module| modules.can_launch(module));
+        self.create_due_graphs(state)
     }
 
     /// Requests the end of the preparation of a graph or a module, or of the trim of a pool. The end advances commands
     /// that are held.
     pub(super) fn await_ready(&self, request: Request, ready: &Arc<Ready>) {
         let (reports, ended) = (self.reports.clone(), ready.clone());
-        let answer = Answer::new(move |_| ended.end(|| reports.after_progress()));
+        let answer = Answer::new(move |reply| {
+            if let Ok(Reply::Loaded { .. }) = reply {
+                let mut body = Vec::new();
+                Event::Reply { id: 0, reply }.encode(&mut body);
+                refusal(&body).into_iter().for_each(|error| ended.refuse(error));
+            }
+            ended.end(|| reports.after_progress());
+        });
         self.backend.request(request, answer);
         ready.wait();
     }
 
-    pub(super) fn answer_graph_queries(&self, state: &mut State) {
-        for answerable in state.graphs.answerable() {
+    pub(super) fn answer_graph_queries(&self, state: &mut State, graph: GraphId) {
+        for answerable in state.graphs.answerable(graph) {
             match answerable {
                 Answerable::ByBackend(graph, id) => {
                     self.backend.request(Request::GraphReady { graph }, self.answer(id));
@@ -210,19 +223,26 @@ impl Engine {
         graph: GraphId,
         changes: &Changes,
     ) {
+        let has_changes = !matches!(changes, Changes::None) || state.graphs.has_untaken(graph);
+        let looks_at_all = has_changes || !state.objects.has_lost_nothing();
         if let Err(error) = self.change_graph(state, graph, changes) {
             state.graphs.fail(graph, error);
         }
+        let is_taken = self.pass_graph_on(state, ticket, after, graph);
         // Launches of a long graph, again and again, would delay the request for the turn behind them.
-        let is_long = !state.objects.has_lost_nothing() && state.graphs.size(graph) >= LONG;
-        if state.takes_turns && is_long {
+        if state.takes_turns && (looks_at_all || !is_taken) && state.graphs.size(graph) >= LONG {
             self.pause();
         }
-        self.pass_graph_on(state, ticket, after, graph);
     }
 
-    /// Passes a launch to the backend, or reports why it fails.
-    fn pass_graph_on(&self, state: &mut State, ticket: Ticket, after: &[Ticket], graph: GraphId) {
+    /// Passes a launch to the backend, or reports why it fails. Returns whether the backend has taken it.
+    fn pass_graph_on(
+        &self,
+        state: &mut State,
+        ticket: Ticket,
+        after: &[Ticket],
+        graph: GraphId,
+    ) -> bool {
         let (error, losses) = match state.graphs.record(graph) {
             Ok(record) => match state.objects.check_nodes(record.nodes()) {
                 None => {
@@ -244,7 +264,7 @@ impl Engine {
                     {
                         record.taken();
                     }
-                    return;
+                    return taken.is_ok();
                 }
                 Some(error) => (error, Losses::Uses(record.uses().clone())),
             },
@@ -257,6 +277,7 @@ impl Engine {
                 self.skip(state, ticket, after, &[], error);
             }
         }
+        false
     }
 
     /// Records the changes of a launch.

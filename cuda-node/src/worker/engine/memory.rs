@@ -13,11 +13,11 @@ use std::{
 
 use cuda_core::{
     Error,
+    internals::IdMap,
     order::{Poison, uses_of},
     protocol::{AllocId, ModuleId, PoolId, Use, Work},
 };
 use cuda_lease::{session::SessionError, wire::features::MAX_POOLS};
-use rustc_hash::FxHashMap;
 
 use super::state::violation;
 use crate::worker::{
@@ -36,9 +36,9 @@ const POOL_LIMIT: usize = 1024;
 /// with ids that it makes up.
 #[derive(Default)]
 pub(super) struct Objects {
-    known: FxHashMap<AllocId, Object>,
+    known: IdMap<AllocId, Object>,
     /// The variables of each module. They end with it, so no other object has one of these ids meanwhile.
-    variables: FxHashMap<ModuleId, Vec<AllocId>>,
+    variables: IdMap<ModuleId, Vec<AllocId>>,
     /// The write sets of submissions that were refused.
     poison: Poison,
     /// The number of times that all memory was lost, and the error of the last one. Each object gets the loss at its next
@@ -244,9 +244,9 @@ impl Objects {
 
 /// The memory pools of a session, with the pool of each allocation.
 pub(super) struct Pools {
-    table: FxHashMap<PoolId, Pool>,
+    table: IdMap<PoolId, Pool>,
     /// The pools of allocations that exist or will be made, without those of the default pool.
-    of: FxHashMap<AllocId, PoolId>,
+    of: IdMap<AllocId, PoolId>,
     /// The trims that the backend has not carried out.
     trims: Vec<Arc<Ready>>,
     /// The number of queries that wait.
@@ -279,8 +279,8 @@ impl Pool {
 
 impl Default for Pools {
     fn default() -> Self {
-        let table = FxHashMap::from_iter([(PoolId::DEFAULT, Pool::default())]);
-        Self { table, of: FxHashMap::default(), trims: Vec::new(), asked: Arc::default() }
+        let table = IdMap::from_iter([(PoolId::DEFAULT, Pool::default())]);
+        Self { table, of: IdMap::default(), trims: Vec::new(), asked: Arc::default() }
     }
 }
 

@@ -38,6 +38,7 @@ use self::{
     },
 };
 use super::{
+    graphs::Awaited,
     messages::{Drained, NeedCode, WantTurn},
     modules::{CODE, Load, Ready},
     quota::Quota,
@@ -71,6 +72,9 @@ const POOL_QUERY_LIMIT: usize = 256;
 /// The number of frees of a stream that are not complete, from which on later ones of it wait.
 const FREE_LIMIT: usize = 4096;
 
+/// The same of all streams. The CPU device looks at each of them when it searches for work that is not needed.
+const ALL_FREES_LIMIT: usize = 4 * FREE_LIMIT;
+
 /// The maximum number of commands that a session may have waiting.
 const HELD_LIMIT: usize = 64 << 10;
 
@@ -82,8 +86,16 @@ const HELD_CANCELS: usize = HELD_LIMIT / 2;
 const HELD_BYTES: usize = 128 << 20;
 
 /// The number of held commands that a call of [`advance`](Engine::advance) looks at before it pauses. If each command comes
-/// after one of a stream that the call looks at later, the call carries out one command for each look at all streams.
+/// after one of a stream that the call looks at later, the call carries out one command for each look at all streams. A
+/// predecessor that the call finds submitted counts too, and so do [`BYTES_OF_LOOK`] bytes of a command that it carries
+/// out.
 const LOOKS: usize = 16 << 10;
+
+/// See [`LOOKS`]. A command may have thousands of predecessors and operands.
+const BYTES_OF_LOOK: usize = 64;
+
+/// The number of times that the commands of a batch make room for later ones of it. Each time looks at all streams.
+const EARLY_FLUSHES: u32 = 4;
 
 /// Carries out the commands of one session on a backend.
 pub(super) struct Engine {
@@ -153,7 +165,7 @@ impl Engine {
     pub(super) fn begin_batch(&self) {
         let mut state = self.state.lock();
         state.sampler.begin();
-        state.is_in_batch = true;
+        (state.is_in_batch, state.early_flushes) = (true, 0);
     }
 
     /// The commands of the batch were taken.
@@ -204,7 +216,7 @@ impl Engine {
             Command::Request { id, request } => self.request(state, id, request)?,
         }
         // Not at the end of the batch: the next command may free what a graph uses.
-        if state.graphs.has_waiting() {
+        if state.graphs.has_unchecked() {
             self.create_due_graphs(state);
         }
         self.settle(state);
@@ -324,7 +336,10 @@ impl Engine {
         if first && self.try_run(state, stream, &mut item) == Outcome::Done {
             return Ok(());
         }
-        if state.held == HELD_LIMIT || state.held_bytes + bytes > HELD_BYTES {
+        if (state.held == HELD_LIMIT || state.held_bytes + bytes > HELD_BYTES)
+            && state.early_flushes < EARLY_FLUSHES
+        {
+            state.early_flushes += 1;
             self.flush_early(state);
         }
         if state.held == HELD_LIMIT {
@@ -352,7 +367,7 @@ impl Engine {
         match state.turn {
             Turn::Has | Turn::GoesOn => {}
             Turn::GivesBack => {
-                self.create_due_graphs(state);
+                self.create_loaded_graphs(state);
                 return self.settle(state);
             }
             Turn::Stalled => {
@@ -364,7 +379,7 @@ impl Engine {
         state.sampler.begin();
         self.is_paused.store(false, Ordering::SeqCst);
         let mut looks = 0;
-        loop {
+        'passes: loop {
             let mut progressed = false;
             let holding: Vec<_> = state
                 .streams
@@ -376,20 +391,35 @@ impl Engine {
                 while let Some(mut item) =
                     state.streams.get_mut(&id).and_then(|stream| stream.held.pop_front())
                 {
-                    looks += 1;
-                    if self.try_run(state, id, &mut item) == Outcome::Waits {
+                    let before = item.submitted;
+                    let outcome = self.try_run(state, id, &mut item);
+                    looks += 1 + item.submitted - before;
+                    if outcome == Outcome::Waits {
                         if let Some(stream) = state.streams.get_mut(&id) {
                             stream.held.push_front(item);
                         }
+                    } else {
+                        state.held -= 1;
+                        state.held_bytes -= item.bytes;
+                        looks += item.bytes / BYTES_OF_LOOK;
+                        progressed = true;
+                    }
+                    // There are fewer streams than looks, so some commands have come further.
+                    if looks >= LOOKS {
+                        self.pause();
+                        break 'passes;
+                    }
+                    if outcome == Outcome::Waits {
                         break;
                     }
-                    state.held -= 1;
-                    state.held_bytes -= item.bytes;
-                    progressed = true;
                 }
             }
-            progressed |= self.create_due_graphs(state);
-            progressed |= self.reset_if_due(state);
+            progressed |= self.create_loaded_graphs(state);
+            if self.reset_if_due(state) {
+                // It looks at each stream here and on the device.
+                looks += state.streams.len();
+                progressed = true;
+            }
             if !progressed {
                 break;
             }
@@ -419,6 +449,10 @@ impl Engine {
     fn settle(&self, state: &mut State) {
         if state.is_in_batch {
             return;
+        }
+        // Once for all commands that wait for frees.
+        if std::mem::take(&mut state.wants_frees) {
+            self.want_frees(state);
         }
         self.report_drained(state);
         let is_holding = state.held > 0
@@ -565,8 +599,11 @@ impl Engine {
             }
             // The allocation waits on another stream.
             Task::Free { id } if state.objects.is_pending(*id) => Outcome::Waits,
-            Task::Free { .. } if self.reports.frees(stream) >= FREE_LIMIT => {
-                self.want_frees(state);
+            Task::Free { .. }
+                if self.reports.frees(stream) >= FREE_LIMIT
+                    || self.reports.all_frees() >= ALL_FREES_LIMIT =>
+            {
+                state.wants_frees = true;
                 Outcome::Waits
             }
             Task::Free { id } => {
@@ -693,7 +730,7 @@ impl Engine {
             self.reports.take_over(stream, pool, charge);
         }
         if charge.waits() {
-            self.want_frees(state);
+            state.wants_frees = true;
             return false;
         }
         self.has_trimmed(state, pool, bytes)
@@ -708,7 +745,7 @@ impl Engine {
         !state.pools.is_trimming()
     }
 
-    /// Requests the progress that completes frees.
+    /// Requests the progress that completes the first frees, unless it was requested.
     fn want_frees(&self, state: &State) {
         for ticket in self.reports.first_frees() {
             // The progress of a retired stream is requested already.
@@ -751,6 +788,7 @@ impl Engine {
     }
 
     fn allocate(&self, state: &mut State, at: Ticket, pool: PoolId, id: AllocId, bytes: u64) {
+        state.graphs.has_happened(Awaited::Allocation(id));
         let of_lease = match state.objects.make(id) {
             Ok(charge) => charge,
             Err(error) => return self.reports.skip(at, error),
@@ -871,7 +909,7 @@ impl Engine {
                 }
                 // Requests and launches that wait for the module get their errors.
                 if is_awaited {
-                    self.answer_loaded(state);
+                    self.answer_loaded(state, id);
                     self.advance(state);
                 }
             }
@@ -999,12 +1037,13 @@ impl Engine {
     pub(super) fn blob(&self, hash: Hash, total: u64, part: &[u8]) {
         let mut state = self.state.lock();
         let state = &mut *state;
-        let loads = state.modules.arrived(hash, total, part, &self.code);
+        let (loads, refused) = state.modules.arrived(hash, total, part, &self.code);
         for Load { id, image, ready } in loads {
             self.control(Control::LoadModule { id, image });
             self.await_ready(Request::Loaded { module: id }, &ready);
+            self.answer_loaded(state, id);
         }
-        self.answer_loaded(state);
+        refused.into_iter().for_each(|id| self.answer_loaded(state, id));
         self.advance(state);
     }
 }
@@ -1095,11 +1134,11 @@ impl Engine {
             }
             Request::Loaded { module } => {
                 state.modules.ask(module, id);
-                self.answer_loaded(state);
+                self.answer_loaded(state, module);
             }
             Request::GraphReady { graph } => {
                 state.graphs.ask(graph, id);
-                self.answer_graph_queries(state);
+                self.answer_graph_queries(state, graph);
             }
             Request::Reset => {
                 state.resets += 1;
@@ -1112,8 +1151,8 @@ impl Engine {
         Ok(())
     }
 
-    fn answer_loaded(&self, state: &mut State) {
-        for (module, id) in state.modules.answerable() {
+    fn answer_loaded(&self, state: &mut State, module: ModuleId) {
+        for id in state.modules.answerable(module) {
             match state.modules.refusal(module) {
                 Some(error) => self.answer(id).give(Err(error)),
                 None => self.backend.request(Request::Loaded { module }, self.answer(id)),
@@ -1198,9 +1237,10 @@ impl Engine {
     /// Sends the report that all work is complete or has stalled, or requests the progress that shows it.
     fn report_drained(&self, state: &mut State) {
         let Some(request) = state.drain else { return };
-        let busy = self.reports.busy_streams();
-        busy.iter().for_each(|stream| self.want_all(state, *stream));
-        if !busy.is_empty() || state.held > 0 && state.turn == Turn::Has {
+        // Once for each: there may be a thousand streams, and each reports its progress here.
+        let (is_busy, last) = self.reports.last_submissions();
+        last.into_iter().for_each(|ticket| self.want_number(state, ticket));
+        if is_busy || state.held > 0 && state.turn == Turn::Has {
             return;
         }
         state.drain = None;

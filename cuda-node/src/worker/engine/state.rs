@@ -5,10 +5,10 @@ use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use cuda_core::{
     Error, Ticket,
+    internals::IdMap,
     protocol::{AllocId, GraphId, HostBlock, PoolId, Region, StreamId, Work},
 };
 use cuda_lease::{session::SessionError, wire::TransferId};
-use rustc_hash::FxHashMap;
 
 use super::memory::{Objects, Pools};
 use crate::worker::{
@@ -22,11 +22,11 @@ use crate::worker::{
 
 #[derive(Default)]
 pub(super) struct State {
-    pub(super) streams: FxHashMap<StreamId, Stream>,
+    pub(super) streams: IdMap<StreamId, Stream>,
     pub(super) newest_stream: Option<StreamId>,
     pub(super) modules: Modules,
     /// The uploads whose bytes have not all arrived.
-    pub(super) uploads: FxHashMap<TransferId, Ticket>,
+    pub(super) uploads: IdMap<TransferId, Ticket>,
     pub(super) objects: Objects,
     pub(super) pools: Pools,
     pub(super) graphs: Graphs,
@@ -51,6 +51,10 @@ pub(super) struct State {
     pub(super) is_in_batch: bool,
     /// Whether commands that are held may be able to run, of which the end of the batch takes care.
     pub(super) is_due: bool,
+    /// How often the batch has made room for its own commands.
+    pub(super) early_flushes: u32,
+    /// Whether commands that are held wait for frees.
+    pub(super) wants_frees: bool,
     pub(super) is_closed: bool,
 }
 

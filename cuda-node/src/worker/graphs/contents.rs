@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use cuda_core::protocol::GraphId;
+use cuda_core::{internals::IdMap, protocol::GraphId};
 use cuda_lease::{session::SessionError, wire::TransferId};
-use rustc_hash::FxHashMap;
 
 use crate::worker::quota::{Charge, Quota};
 
@@ -13,7 +12,7 @@ const CONTENT_COUNT: usize = 16 << 10;
 
 /// The incomplete contents, and those of launches that are held.
 #[derive(Default)]
-pub(in crate::worker) struct Contents(FxHashMap<TransferId, Content>);
+pub(in crate::worker) struct Contents(IdMap<TransferId, Content>);
 
 struct Content {
     total: u64,

@@ -16,17 +16,17 @@ mod work;
 pub(super) use contents::{Arrived, Contents};
 pub(super) use work::{GraphMemory, NodeAccess, Prepared, change, prepare};
 
-use std::{mem, sync::Arc};
+use std::{collections::hash_map::Entry, mem, sync::Arc};
 
 use cuda_core::{
     Error,
-    protocol::{GraphId, Use},
+    internals::{IdMap, IdSet},
+    protocol::{AllocId, GraphId, ModuleId, Use},
 };
 use cuda_lease::{session::SessionError, wire::TransferId};
-use rustc_hash::FxHashMap;
 
 use self::work::Record;
-use super::{modules::Ready, quota::Quota};
+use super::{modules::Ready, queries::Queries, quota::Quota};
 
 /// The maximum number of graphs of a session.
 const GRAPH_LIMIT: usize = 4096;
@@ -39,24 +39,34 @@ const KNOWN_LIMIT: usize = 4 * GRAPH_LIMIT;
 
 /// The graphs of a session.
 pub(super) struct Graphs {
-    states: FxHashMap<GraphId, State>,
-    /// The graphs whose nodes are there and that the backend does not have.
-    waiting: Vec<GraphId>,
+    states: IdMap<GraphId, State>,
+    /// The graphs whose nodes are there, and that may be due.
+    unchecked: Vec<GraphId>,
+    /// Those that are not due, by the first thing that they wait for: a client may have thousands of them, and let one
+    /// thing happen with each command.
+    waiting: IdMap<Awaited, IdSet<GraphId>>,
     /// Queries that wait until the backend has a graph.
-    queries: Vec<(GraphId, u64)>,
+    queries: Queries<GraphId>,
     pub(super) quota: Arc<Quota>,
 }
 
 enum State {
     /// Its content is incomplete, and comes with a transfer or with the command.
     Arriving(Option<TransferId>),
-    /// It waits for its memory and its modules.
-    Waiting(Box<Prepared>),
+    /// It waits for its memory and its modules: for one of them, unless it is unchecked.
+    Waiting(Box<Prepared>, Option<Awaited>),
     /// The backend has it.
     Created { record: Box<Record>, ready: Arc<Ready> },
     /// The graph, or a change of it, was refused. The backend may have it. `is_known` says whether the record has all
     /// that a launch uses.
     Refused { error: Error, record: Option<Box<Record>>, is_created: bool, is_known: bool },
+}
+
+/// A thing that a graph waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Awaited {
+    Allocation(AllocId),
+    Module(ModuleId),
 }
 
 /// The memory that a launch should have written and that is lost.
@@ -77,7 +87,8 @@ pub(super) enum Answerable {
 impl Default for Graphs {
     fn default() -> Self {
         let quota = Arc::new(Quota::new(" of host memory for graphs; drop graphs", GRAPH_MEMORY));
-        Self { states: FxHashMap::default(), waiting: Vec::new(), queries: Vec::new(), quota }
+        let (states, unchecked, waiting, queries) = Default::default();
+        Self { states, unchecked, waiting, queries, quota }
     }
 }
 
@@ -115,38 +126,55 @@ impl Graphs {
         match prepared {
             Err(error) => self.refuse(id, error, None),
             Ok(prepared) => {
-                self.waiting.push(id);
-                self.states.insert(id, State::Waiting(Box::new(prepared)));
+                self.unchecked.push(id);
+                self.states.insert(id, State::Waiting(Box::new(prepared), None));
             }
         }
     }
 
     /// Whether a graph waits for its memory or its modules.
     pub(super) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
+        self.has_unchecked() || !self.waiting.is_empty()
     }
 
-    /// Takes the graphs that the backend can create, according to `is_due`.
+    /// Whether a graph may be due.
+    pub(super) fn has_unchecked(&self) -> bool {
+        !self.unchecked.is_empty()
+    }
+
+    /// Records that graphs do not have to wait for this any more.
+    pub(super) fn has_happened(&mut self, awaited: Awaited) {
+        self.unchecked.extend(self.waiting.remove(&awaited).unwrap_or_default());
+    }
+
+    /// Looks for modules that graphs wait for and that can be launched: they end their load at any time.
+    pub(super) fn check_modules(&mut self, can_launch: impl Fn(ModuleId) -> bool) {
+        let is_ready = |awaited: &Awaited, _: &mut IdSet<GraphId>| match awaited {
+            Awaited::Module(module) => can_launch(*module),
+            Awaited::Allocation(_) => false,
+        };
+        let ready = self.waiting.extract_if(is_ready);
+        self.unchecked.extend(ready.flat_map(|(_, graphs)| graphs));
+    }
+
+    /// Takes the graphs that the backend can create. `awaits` returns what a graph waits for.
     pub(super) fn take_due(
         &mut self,
-        is_due: impl Fn(&Prepared) -> bool,
+        awaits: impl Fn(&mut Prepared) -> Option<Awaited>,
     ) -> Vec<(GraphId, Prepared)> {
         let mut due = Vec::new();
-        self.waiting.retain(|id| match self.states.remove(id) {
-            Some(State::Waiting(prepared)) if is_due(&prepared) => {
-                due.push((*id, *prepared));
-                false
+        for id in mem::take(&mut self.unchecked) {
+            // The graph may have been dropped, and perhaps created again.
+            let Some(State::Waiting(prepared, awaited)) = self.states.get_mut(&id) else {
+                continue;
+            };
+            *awaited = awaits(prepared);
+            if let Some(awaited) = *awaited {
+                self.waiting.entry(awaited).or_default().insert(id);
+            } else if let Some(State::Waiting(prepared, _)) = self.states.remove(&id) {
+                due.push((id, *prepared));
             }
-            Some(State::Waiting(prepared)) => {
-                self.states.insert(*id, State::Waiting(prepared));
-                true
-            }
-            // The graph was dropped, and perhaps created again.
-            other => {
-                self.states.extend(other.map(|state| (*id, state)));
-                false
-            }
-        });
+        }
         due
     }
 
@@ -188,7 +216,17 @@ impl Graphs {
         match self.states.get_mut(&id)? {
             State::Created { record, .. } => Some(record),
             State::Refused { record, .. } => record.as_deref_mut(),
-            State::Arriving(_) | State::Waiting(_) => None,
+            State::Arriving(_) | State::Waiting(..) => None,
+        }
+    }
+
+    /// Whether the backend has not taken changes of a graph.
+    pub(super) fn has_untaken(&self, id: GraphId) -> bool {
+        match self.states.get(&id) {
+            Some(State::Created { record, .. } | State::Refused { record: Some(record), .. }) => {
+                record.has_untaken()
+            }
+            _ => false,
         }
     }
 
@@ -205,7 +243,7 @@ impl Graphs {
     /// Whether a launch of a graph can be carried out without waiting, or fails.
     pub(super) fn can_launch(&self, id: GraphId) -> bool {
         match self.states.get(&id) {
-            Some(State::Arriving(_) | State::Waiting(_)) => false,
+            Some(State::Arriving(_) | State::Waiting(..)) => false,
             Some(State::Created { ready, .. }) => ready.has_ended(),
             Some(State::Refused { .. }) | None => true,
         }
@@ -232,6 +270,15 @@ impl Graphs {
         match self.states.remove(&id) {
             Some(State::Created { .. } | State::Refused { is_created: true, .. }) => (true, None),
             Some(State::Arriving(transfer)) => (false, transfer),
+            Some(State::Waiting(_, Some(awaited))) => {
+                if let Entry::Occupied(mut graphs) = self.waiting.entry(awaited) {
+                    graphs.get_mut().remove(&id);
+                    if graphs.get().is_empty() {
+                        graphs.remove();
+                    }
+                }
+                (false, None)
+            }
             _ => (false, None),
         }
     }
@@ -243,23 +290,19 @@ impl Graphs {
 
     /// Stores a query until it can be answered.
     pub(super) fn ask(&mut self, graph: GraphId, query: u64) {
-        self.queries.push((graph, query));
+        self.queries.add(graph, query);
     }
 
-    /// Takes the queries that can be answered.
-    pub(super) fn answerable(&mut self) -> Vec<Answerable> {
-        let mut answerable = Vec::new();
-        for (graph, query) in mem::take(&mut self.queries) {
-            match self.states.get(&graph) {
-                Some(State::Arriving(_) | State::Waiting(_)) => self.queries.push((graph, query)),
-                Some(State::Refused { error, .. }) => {
-                    answerable.push(Answerable::Refused(query, error.clone()));
-                }
-                Some(State::Created { .. }) | None => {
-                    answerable.push(Answerable::ByBackend(graph, query));
-                }
-            }
+    /// Takes the queries about a graph, if they can be answered.
+    pub(super) fn answerable(&mut self, graph: GraphId) -> Vec<Answerable> {
+        let state = self.states.get(&graph);
+        if let Some(State::Arriving(_) | State::Waiting(..)) = state {
+            return Vec::new();
         }
-        answerable
+        let answerable = |query| match state {
+            Some(State::Refused { error, .. }) => Answerable::Refused(query, error.clone()),
+            _ => Answerable::ByBackend(graph, query),
+        };
+        self.queries.take(&graph).into_iter().map(answerable).collect()
     }
 }

@@ -7,14 +7,14 @@ use std::{
 
 use cuda_core::{
     Access, Backend, Error, Result,
+    internals::IdMap,
     order::uses_of,
     protocol::{AllocId, Graph, GraphId, HostBlock, ModuleId, NodeChange, Use, Work},
 };
 use parking_lot::Mutex;
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::{GRAPH_LIMIT, GRAPH_MEMORY};
+use super::{Awaited, GRAPH_LIMIT, GRAPH_MEMORY};
 use crate::worker::quota::{Charge, Quota};
 
 /// The smallest charge of a graph, in bytes. This limits the number of graphs.
@@ -32,12 +32,27 @@ pub(in crate::worker) struct Prepared {
     pub(in crate::worker) record: Record,
     /// The modules of its launches, in ascending order.
     pub(in crate::worker) modules: Vec<ModuleId>,
+    /// The first allocations of the record that were not pending. There may be many, and the graph is looked at again and
+    /// again.
+    made: usize,
 }
 
 impl Prepared {
-    /// The allocations that the nodes name.
-    pub(in crate::worker) fn allocations(&self) -> impl Iterator<Item = AllocId> + '_ {
-        self.record.uses().iter().map(|used| used.base)
+    /// What the graph waits for. `None`: the backend can create it.
+    pub(in crate::worker) fn awaits(
+        &mut self,
+        can_launch: impl Fn(ModuleId) -> bool,
+        is_pending: impl Fn(AllocId) -> bool,
+    ) -> Option<Awaited> {
+        let uses = &self.record.uses()[self.made..];
+        let made = uses.iter().take_while(|used| !is_pending(used.base)).count();
+        self.made += made;
+        if let Some(used) = uses.get(made) {
+            return Some(Awaited::Allocation(used.base));
+        }
+        // All of them: one may be loading again, and the backend would wait for it.
+        let loading = self.modules.iter().find(|module| !can_launch(**module));
+        loading.map(|module| Awaited::Module(*module))
     }
 }
 
@@ -61,7 +76,7 @@ pub(in crate::worker) fn prepare(
     modules.sort_unstable_by_key(|module| module.0);
     modules.dedup();
     let record = Record::new(accesses, Memory { block, _charge: charge });
-    Ok(Prepared { graph: Arc::new(graph), record, modules })
+    Ok(Prepared { graph: Arc::new(graph), record, modules, made: 0 })
 }
 
 /// Makes the decoded changes of a launch work of the backend, and adds them to the record. The bytes of their uploads
@@ -248,6 +263,10 @@ impl Record {
         (self.untaken.iter().map(change).collect(), self.untaken.keys().filter_map(block).collect())
     }
 
+    pub(in crate::worker) fn has_untaken(&self) -> bool {
+        !self.untaken.is_empty()
+    }
+
     /// Records that the backend has taken a launch with all changes.
     pub(in crate::worker) fn taken(&mut self) {
         self.untaken.clear();
@@ -279,7 +298,7 @@ struct Kept {
     /// The host memory of the nodes as they were created.
     _created: Memory,
     /// The host memory of each node that was changed.
-    changed: FxHashMap<u32, Memory>,
+    changed: IdMap<u32, Memory>,
     /// The memory that changes have replaced, in their order.
     replaced: VecDeque<Replaced>,
 }
@@ -315,7 +334,7 @@ pub(super) struct Memory {
 
 /// Merges operands to one for each allocation, with its strongest access.
 fn merged_uses<'a>(uses: impl Iterator<Item = &'a Use>) -> Vec<Use> {
-    let mut all = FxHashMap::<AllocId, Use>::default();
+    let mut all = IdMap::<AllocId, Use>::default();
     for used in uses {
         let known = all.entry(used.base).or_insert_with(|| used.clone());
         let range = &known.range;

@@ -11,7 +11,7 @@ use cuda_core::{
         Pattern, PoolId, Region, Reply, Request, StreamId, Submission, Work,
     },
 };
-use cuda_lease::wire::{Content, ImageKind, TransferId, encode_changes, encode_graph};
+use cuda_lease::wire::{Content, FRAME_LIMIT, ImageKind, TransferId, encode_changes, encode_graph};
 
 use super::super::{graphs::LONG, *};
 use crate::worker::reports::Sink;
@@ -359,6 +359,20 @@ fn launch_of_a_module_that_is_unloaded_while_it_is_loading_is_not_held() {
     test.loaded();
 }
 
+/// The reply has an entry for each kernel, so it takes long to make.
+#[test]
+fn backend_is_asked_once_about_a_module_whose_reply_is_too_long() {
+    let test = Test::new();
+    test.load();
+    let max_threads = vec![1; FRAME_LIMIT as usize / 4];
+    let reply = Reply::Loaded { max_threads, log: String::new(), entries: Vec::new() };
+    let answers = std::mem::take(&mut *test.backend.loading.lock());
+    answers.into_iter().for_each(|answer| answer.give(Ok(reply.clone())));
+    test.command(Command::Request { id: 1, request: Request::Loaded { module: MODULE } });
+    assert!(test.backend.loading.lock().is_empty());
+    assert_eq!(test.engine.asked.load(Ordering::Relaxed), 0);
+}
+
 /// Nothing else is held, and no command follows.
 #[test]
 fn graph_is_created_when_the_backend_has_loaded_its_modules() {
@@ -553,6 +567,75 @@ fn launches_of_a_long_graph_do_not_delay_the_request_for_the_turn() {
     }
 }
 
+/// A session may have a thousand streams, and each reports its progress while it gives its turn back.
+#[test]
+fn progress_of_each_stream_is_requested_once_when_the_turn_ends() {
+    let mut test = Test::new();
+    for stream in [1, 2] {
+        test.submit(stream, &[], Work::Join);
+    }
+    test.engine.turn(false);
+    test.engine.drain(1);
+    assert_eq!(test.backend.wanted.lock().len(), 2);
+    test.complete(1);
+    assert_eq!(test.backend.wanted.lock().len(), 2);
+    assert!(test.report_wanted());
+    assert_eq!(test.engine.state.lock().drain, None);
+}
+
+/// A session may have millions of them.
+#[test]
+fn predecessors_of_commands_do_not_delay_the_request_for_the_turn() {
+    let mut test = Test::new();
+    test.load();
+    let first = test.submit(1, &[], kernel());
+    for _ in 0..6 {
+        test.submit(2, &vec![first; LOOKS / 2], Work::Join);
+    }
+    let held = |test: &Test| test.engine.state.lock().held;
+    assert_eq!(held(&test), 7);
+    test.loaded();
+    assert!(held(&test) >= 4);
+    let mut before = 7;
+    while held(&test) > 0 {
+        assert!(held(&test) < before && before - held(&test) <= 3 && test.engine.is_paused());
+        before = held(&test);
+        test.engine.after_progress();
+    }
+}
+
+/// Each change, and each launch that fails, looks at all nodes of the graph.
+#[test]
+fn launches_of_a_long_graph_that_change_it_or_fail_do_not_delay_the_request_for_the_turn() {
+    for is_refused in [false, true] {
+        let mut test = Test::new();
+        test.engine.turn(true);
+        test.allocate(1);
+        if is_refused {
+            test.allocate_other();
+            let error = cuda_core::Error::OutOfHostMemory { requested: 1 };
+            test.engine.state.lock().objects.refuse(OTHER, &error);
+        }
+        let nodes = std::iter::repeat_with(write).take(LONG);
+        let content = content_of(nodes.chain(is_refused.then(copy_of_other)));
+        test.command(Command::CreateGraph { id: GRAPH, nodes: Content::Inline(&content) });
+        test.prepared();
+        test.engine.state.lock().objects.remove(OTHER);
+        let changes = change(&[2; 4]);
+        let changes = if is_refused { Content::NO_CHANGES } else { Content::Inline(&changes) };
+        test.engine.begin_batch();
+        for stream in [1, 1, 2, 2] {
+            test.submit(stream, &[], Step::Graph { graph: GRAPH, changes });
+        }
+        test.engine.end_batch();
+        for left in [2, 1, 0] {
+            assert!(test.engine.is_paused());
+            assert_eq!(test.engine.state.lock().held, left);
+            test.engine.after_progress();
+        }
+    }
+}
+
 /// Each command comes after one of a stream that the engine looks at later. So the engine looks at all streams for each of
 /// them.
 #[test]
@@ -719,4 +802,43 @@ fn work_that_is_skipped_keeps_its_place_in_the_order_of_streams() {
     let skipped = test.submit(1, &[before], copy());
     assert_eq!(test.submitted(), [(2, 'j'), (1, 'j')]);
     assert_eq!(test.engine.reports.stage(skipped), Stage::Submitted(1));
+}
+
+/// A client may have thousands of graphs that wait, and a command would look at all of their operands.
+#[test]
+fn graph_that_waits_is_looked_at_only_when_that_may_end() {
+    let test = Test::new();
+    let (other, charge) = (AllocId(8), test.engine.quota.charge(64));
+    test.engine.state.lock().objects.announce(ALLOC, charge).unwrap();
+    test.load();
+    let to = Region { alloc: ALLOC, offset: 0 };
+    let fill = Work::Fill { to, pattern: Pattern::Word(1), count: 1 };
+    let content = content_of([kernel(), fill]);
+    let create = |test: &Test| {
+        test.command(Command::CreateGraph { id: GRAPH, nodes: Content::Inline(&content) });
+    };
+    create(&test);
+    let is_unchecked_after = |happens: &dyn Fn(&mut State)| {
+        let state = &mut *test.engine.state.lock();
+        assert!(!state.graphs.has_unchecked());
+        happens(state);
+        state.graphs.has_unchecked()
+    };
+    assert!(!is_unchecked_after(&|state| state.graphs.check_modules(|_| true)));
+    let is_made =
+        |id| is_unchecked_after(&move |state| state.graphs.has_happened(Awaited::Allocation(id)));
+    assert!(!is_made(other) && is_made(ALLOC));
+    // It is still pending.
+    test.command(Command::Control(Control::DropGraph { id: GraphId(99) }));
+    test.engine.state.lock().objects.make(ALLOC).map(drop).unwrap();
+    test.engine.state.lock().graphs.has_happened(Awaited::Allocation(ALLOC));
+    test.command(Command::Control(Control::DropGraph { id: GraphId(99) }));
+    assert!(test.engine.state.lock().graphs.has_waiting());
+    test.command(Command::Control(Control::DropGraph { id: GRAPH }));
+    assert!(!test.engine.state.lock().graphs.has_waiting());
+    create(&test);
+    assert!(test.engine.state.lock().graphs.has_waiting());
+    test.loaded();
+    assert_eq!(*test.backend.created.lock(), [GRAPH]);
+    assert!(!test.engine.state.lock().graphs.has_waiting());
 }

@@ -313,6 +313,22 @@ fn frees_that_are_not_complete_are_limited() {
     assert_eq!(frees(&test), 2 * FREE_LIMIT);
 }
 
+/// They come after the work of one stream, and their own streams have completed everything.
+#[test]
+fn frees_that_are_not_complete_are_limited_on_all_streams_together() {
+    let mut test = Test::new();
+    let after = vec![test.submit(1, &[], Work::Join)];
+    for id in 0..ALL_FREES_LIMIT as u64 + 7 {
+        test.take(2, id, 0).unwrap();
+        test.complete(2);
+        test.free_after(2, id, after.clone()).unwrap();
+    }
+    assert_eq!(test.engine.state.lock().held, 2 * 7 - 1);
+    assert!(test.report_wanted());
+    test.complete(2);
+    assert_eq!((test.engine.state.lock().held, test.engine.reports.all_frees()), (0, 0));
+}
+
 /// Random commands of a session with several streams, beside charges of other threads, against a model: which
 /// allocations fit depends on the order of arrival alone, the bytes that the backend has never exceed the limit, every
 /// command is carried out, and nothing stays charged.
@@ -595,4 +611,22 @@ fn random_pools(seed: u64) {
     // The pools of frees that are complete end with the next command about pools.
     test.control(Control::CreatePool { id: PoolId(1000), spec: PoolSpec::new(0) }).unwrap();
     assert_eq!(made('d'), dropped, "seed {seed}");
+}
+
+/// A client may have a thousand allocations that wait, and frees on a thousand streams.
+#[test]
+fn progress_of_frees_is_requested_once() {
+    let mut test = Test::new();
+    let all = test.engine.quota.limit_and_used().0;
+    test.take(1, 10, all).unwrap();
+    test.submit(1, &[], Work::Join);
+    test.free(1, 10).unwrap();
+    for (stream, id) in [(1, 11), (2, 12)] {
+        test.take(stream, id, 64).unwrap();
+        test.engine.after_progress();
+    }
+    assert_eq!(test.engine.state.lock().held, 2);
+    assert_eq!(test.backend.wanted.lock().len(), 1);
+    assert!(test.report_wanted());
+    assert_eq!(test.engine.state.lock().held, 0);
 }
