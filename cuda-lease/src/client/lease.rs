@@ -342,9 +342,11 @@ impl Lease {
         self.connection.connection.end();
     }
 
-    /// Ends the lease now, as [`free`](Self::free) does, and blocks the calling thread until the node has ended the
-    /// lease: at most one second, or about five if the connection is lost. Call it in a program that exits right after
-    /// its last operation. Without this call, the node keeps the lease of such a program for up to 15 seconds.
+    /// Ends the lease now, as [`free`](Self::free) does, and blocks the calling thread until the node has begun to end the
+    /// lease: at most one second, or about five if the connection is lost. The node has the memory back when the worker of
+    /// the lease has ended, usually a fraction of a second later. A request that needs this memory can
+    /// [wait](crate::LeaseBuilder::wait) for it. Call this method in a program that exits right after its last operation.
+    /// Without this call, the node keeps the lease of such a program for up to 15 seconds.
     ///
     /// ```
     /// # use cuda_cpu::CpuProvider;
@@ -353,7 +355,7 @@ impl Lease {
     /// # let device = DeviceOptions::in_process(CpuProvider::default());
     /// # let node = Node::start(NodeOptions::loopback(vec![device]))?;
     /// # let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire_blocking()?;
-    /// lease.close(); // returns when the node has the memory back
+    /// lease.close(); // the program can exit now
     /// # Ok::<(), cuda_core::Error>(())
     /// ```
     pub fn close(self) {

@@ -293,8 +293,8 @@ pub(crate) struct CertsArgs {
     #[arg(long, default_value_t = 365)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(DevelopmentCertificates::MAX_DAYS)))]
     pub(crate) days: u32,
-    /// Replaces existing certificates of the node and of the named clients. The authority stays. By default they are
-    /// kept.
+    /// Replaces existing certificates of the named clients, and that of the node unless only clients are named. The
+    /// authority stays. By default they are kept.
     #[arg(long)]
     pub(crate) force: bool,
     /// Revokes the certificate of a client: adds it to the list ca.crl, and creates nothing. Repeat it. The node reads the
