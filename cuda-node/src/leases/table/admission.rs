@@ -311,7 +311,7 @@ impl LeaseTable {
         Refusal::new(Status::CapacityExceeded, message)
     }
 
-    /// Why no slot has room, if the classes of the leases on them are the reason.
+    /// Why no slot has room: because of the classes of the leases there, their number, or their memory.
     fn obstacle(&self, request: &Waiter) -> String {
         let wanted = request.request.class;
         let slots = self.possible_slots(request, &[]).filter_map(|slot| self.slots.get(slot.0));
@@ -325,7 +325,27 @@ impl LeaseTable {
                 class.name(),
                 wanted.name()
             ),
-            _ => String::new(),
+            _ => self.shortage(request).unwrap_or_default(),
+        }
+    }
+
+    /// What the slots lack for another lease. `None` if none is possible, or if one has room.
+    fn shortage(&self, request: &Waiter) -> Option<String> {
+        let slots = self.possible_slots(request, &[]).filter_map(|slot| self.slots.get(slot.0));
+        let (full, others): (Vec<_>, Vec<_>) =
+            slots.partition(|slot| slot.leases.len() >= slot.config.max_leases as usize);
+        let free = |slot: &&Slot| {
+            let charged = slot.occupancy().used.saturating_add(slot.config.reserve);
+            slot.config.capacity.saturating_sub(charged)
+        };
+        match others.iter().map(free).max() {
+            None => full.first().map(|slot| {
+                format!(": device {} has {} leases, the limit", slot.config.name, slot.leases.len())
+            }),
+            Some(free) => (free < request.request.min_vram).then(|| {
+                let wanted = request.request.min_vram;
+                format!(": the request needs {wanted} bytes of memory, and a device has at most {free} bytes free")
+            }),
         }
     }
 

@@ -19,7 +19,9 @@ fn leases_fill_the_slot_to_the_last_byte() {
     node.lease(0, 400);
     let mut request = node.ask(400);
     request.min_vram += 1;
-    assert_eq!(node.refused(0, request).status, Status::CapacityExceeded);
+    let refusal = node.refused(0, request);
+    assert_eq!(refusal.status, Status::CapacityExceeded);
+    assert!(refusal.message.contains(&format!("at most {} bytes free", 400 * MIB)), "{refusal}");
     node.lease(0, 400);
     assert_eq!(node.used(0), 1000 * MIB);
 }
@@ -54,7 +56,9 @@ fn the_number_of_leases_of_a_slot_is_limited() {
         node.lease(0, 1);
     }
     let request = node.ask(1);
-    assert_eq!(node.refused(0, request).status, Status::CapacityExceeded);
+    let refusal = node.refused(0, request);
+    assert_eq!(refusal.status, Status::CapacityExceeded);
+    assert!(refusal.message.contains("has 4 leases, the limit"), "{refusal}");
 }
 
 #[test]
