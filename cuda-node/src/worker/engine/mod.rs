@@ -378,6 +378,8 @@ impl Engine {
         }
         state.sampler.begin();
         self.is_paused.store(false, Ordering::SeqCst);
+        // Once: there may be thousands of modules, and the end of a load calls this again.
+        self.create_loaded_graphs(state);
         let mut looks = 0;
         'passes: loop {
             let mut progressed = false;
@@ -414,7 +416,7 @@ impl Engine {
                     }
                 }
             }
-            progressed |= self.create_loaded_graphs(state);
+            progressed |= self.create_due_graphs(state);
             if self.reset_if_due(state) {
                 // It looks at each stream here and on the device.
                 looks += state.streams.len();
