@@ -343,10 +343,14 @@ impl Engine {
             self.flush_early(state);
         }
         if state.held == HELD_LIMIT {
-            return Err(violation(format!("more than {HELD_LIMIT} commands wait")));
+            return Err(violation(format!(
+                "more than {HELD_LIMIT} commands wait; wait for earlier work before sending more"
+            )));
         }
         if state.held_bytes + bytes > HELD_BYTES {
-            return Err(violation(format!("more than {HELD_BYTES} bytes of commands wait")));
+            return Err(violation(format!(
+                "more than {HELD_BYTES} bytes of commands wait; wait for earlier work before sending more"
+            )));
         }
         // `State::stream` would refuse the retirement of a stream, which is held too.
         let Some(queue) = state.streams.get_mut(&stream) else {

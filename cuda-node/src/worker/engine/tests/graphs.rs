@@ -861,3 +861,15 @@ fn modules_that_graphs_wait_for_are_looked_at_once_for_many_commands() {
     let state = test.engine.state.lock();
     assert_eq!((state.held, state.graphs.searches - before), (0, 1));
 }
+
+/// Else a client waits for ever, if nothing else of its session is in flight.
+#[test]
+fn launch_fails_when_the_graph_that_it_waits_for_is_dropped() {
+    let mut test = Test::new();
+    let nodes = Content::Bulk { transfer: TransferId(1), bytes: 4 };
+    test.command(Command::CreateGraph { id: GRAPH, nodes });
+    test.launch(Content::NO_CHANGES);
+    assert_eq!(test.engine.state.lock().held, 1);
+    test.command(Command::Control(Control::DropGraph { id: GRAPH }));
+    assert_eq!(test.engine.state.lock().held, 0);
+}
