@@ -50,6 +50,7 @@ impl Engine {
     }
 
     pub(super) fn drop_graph(&self, state: &mut State, id: GraphId) {
+        let is_awaited = !state.graphs.can_launch(id);
         let (is_created, transfer) = state.graphs.remove(id);
         if let Some(transfer) = transfer {
             state.contents.discard(transfer);
@@ -58,6 +59,10 @@ impl Engine {
             self.control(Control::DropGraph { id });
         }
         self.answer_graph_queries(state, id);
+        // Launches that wait for the graph get their errors.
+        if is_awaited {
+            self.advance(state);
+        }
     }
 
     /// Prepares a graph whose content is complete.

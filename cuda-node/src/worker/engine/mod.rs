@@ -343,10 +343,14 @@ impl Engine {
             self.flush_early(state);
         }
         if state.held == HELD_LIMIT {
-            return Err(violation(format!("more than {HELD_LIMIT} commands wait")));
+            return Err(violation(format!(
+                "more than {HELD_LIMIT} commands wait; wait for earlier work before sending more"
+            )));
         }
         if state.held_bytes + bytes > HELD_BYTES {
-            return Err(violation(format!("more than {HELD_BYTES} bytes of commands wait")));
+            return Err(violation(format!(
+                "more than {HELD_BYTES} bytes of commands wait; wait for earlier work before sending more"
+            )));
         }
         // `State::stream` would refuse the retirement of a stream, which is held too.
         let Some(queue) = state.streams.get_mut(&stream) else {
@@ -378,6 +382,8 @@ impl Engine {
         }
         state.sampler.begin();
         self.is_paused.store(false, Ordering::SeqCst);
+        // Once: there may be thousands of modules, and the end of a load calls this again.
+        self.create_loaded_graphs(state);
         let mut looks = 0;
         'passes: loop {
             let mut progressed = false;
@@ -414,7 +420,7 @@ impl Engine {
                     }
                 }
             }
-            progressed |= self.create_loaded_graphs(state);
+            progressed |= self.create_due_graphs(state);
             if self.reset_if_due(state) {
                 // It looks at each stream here and on the device.
                 looks += state.streams.len();

@@ -48,6 +48,9 @@ pub(super) struct Graphs {
     /// Queries that wait until the backend has a graph.
     queries: Queries<GraphId>,
     pub(super) quota: Arc<Quota>,
+    /// The number of searches for modules that can be launched.
+    #[cfg(test)]
+    pub(super) searches: usize,
 }
 
 enum State {
@@ -88,7 +91,15 @@ impl Default for Graphs {
     fn default() -> Self {
         let quota = Arc::new(Quota::new(" of host memory for graphs; drop graphs", GRAPH_MEMORY));
         let (states, unchecked, waiting, queries) = Default::default();
-        Self { states, unchecked, waiting, queries, quota }
+        Self {
+            states,
+            unchecked,
+            waiting,
+            queries,
+            quota,
+            #[cfg(test)]
+            searches: 0,
+        }
     }
 }
 
@@ -149,6 +160,10 @@ impl Graphs {
 
     /// Looks for modules that graphs wait for and that can be launched: they end their load at any time.
     pub(super) fn check_modules(&mut self, can_launch: impl Fn(ModuleId) -> bool) {
+        #[cfg(test)]
+        {
+            self.searches += 1;
+        }
         let is_ready = |awaited: &Awaited, _: &mut IdSet<GraphId>| match awaited {
             Awaited::Module(module) => can_launch(*module),
             Awaited::Allocation(_) => false,

@@ -842,3 +842,34 @@ fn graph_that_waits_is_looked_at_only_when_that_may_end() {
     assert_eq!(*test.backend.created.lock(), [GRAPH]);
     assert!(!test.engine.state.lock().graphs.has_waiting());
 }
+
+/// A client may have thousands of graphs that wait for modules, and commands that come after each other on many streams.
+#[test]
+fn modules_that_graphs_wait_for_are_looked_at_once_for_many_commands() {
+    let mut test = Test::new();
+    test.load();
+    let content = content_of([kernel()]);
+    test.command(Command::CreateGraph { id: GRAPH, nodes: Content::Inline(&content) });
+    // The first of them waits for bytes.
+    let (to, transfer, bytes) = (Region { alloc: ALLOC, offset: 0 }, TransferId(1), 4);
+    let mut after = test.submit(1, &[], Step::WriteBulk { to, transfer, bytes });
+    for stream in [2, 1].repeat(20) {
+        after = test.submit(stream, &[after], Work::Join);
+    }
+    let before = test.engine.state.lock().graphs.searches;
+    test.arrive(1, &[7; 4]);
+    let state = test.engine.state.lock();
+    assert_eq!((state.held, state.graphs.searches - before), (0, 1));
+}
+
+/// Else a client waits for ever, if nothing else of its session is in flight.
+#[test]
+fn launch_fails_when_the_graph_that_it_waits_for_is_dropped() {
+    let mut test = Test::new();
+    let nodes = Content::Bulk { transfer: TransferId(1), bytes: 4 };
+    test.command(Command::CreateGraph { id: GRAPH, nodes });
+    test.launch(Content::NO_CHANGES);
+    assert_eq!(test.engine.state.lock().held, 1);
+    test.command(Command::Control(Control::DropGraph { id: GRAPH }));
+    assert_eq!(test.engine.state.lock().held, 0);
+}

@@ -22,7 +22,7 @@ use cuda_lease::wire::{Chunk, Content, FrameBuffer, ImageKind, encode_changes, e
 
 use super::super::super::*;
 use crate::worker::{
-    messages::Resume,
+    messages::{Drained, Resume, WantTurn},
     reports::{Sink, StagedDownload},
     staging::PIECE,
 };
@@ -43,6 +43,8 @@ pub(super) struct Heard {
     pub(super) replies: BTreeMap<u64, Result<Reply>>,
     pub(super) chunks: HashMap<TransferId, BTreeMap<u64, Vec<u8>>>,
     pub(super) violations: Vec<String>,
+    /// The number of the last report that all work is complete.
+    pub(super) drained: u64,
 }
 
 #[derive(Default)]
@@ -295,6 +297,8 @@ pub(super) struct Setup {
     pub(super) graph_memory: Option<u64>,
     /// Whether the code of the module arrives late.
     pub(super) is_code_late: bool,
+    /// Whether the session takes turns from its beginning.
+    pub(super) takes_turns: bool,
 }
 
 /// The device memory behind the engine.
@@ -324,6 +328,8 @@ struct Behind {
     transfers: u64,
     /// The transfers of downloads.
     reads: HashMap<Ticket, TransferId>,
+    /// The number of requests for a report that all work is complete.
+    drains: u64,
 }
 
 impl Device {
@@ -352,10 +358,15 @@ impl Device {
                 engine.state.lock().graphs.quota = Arc::new(Quota::new(" for graphs", memory));
             }
             let log = log.clone();
-            let reader = std::thread::spawn(move || read(&reports, &log));
+            let own = engine.clone();
+            let reader = std::thread::spawn(move || read(&reports, &own, &log));
+            if setup.takes_turns {
+                engine.turn(true);
+            }
             let (pieces, reads) = Default::default();
-            let (is_in_batch, transfers) = (false, 0);
-            let behind = Behind { engine, bulk, reader, pieces, is_in_batch, transfers, reads };
+            let (is_in_batch, transfers, drains) = (false, 0, 0);
+            let behind =
+                Behind { engine, bulk, reader, pieces, is_in_batch, transfers, reads, drains };
             (held, Some(behind))
         } else {
             (Held::open(options, setup.backlog, Arc::new(LogSink(log.clone()))), None)
@@ -501,9 +512,10 @@ impl Device {
     }
 
     /// Another session wants the device. The next command brings the turn back.
-    pub(super) fn give_turn_back(&self) {
-        if let Some(behind) = &self.engine {
+    pub(super) fn give_turn_back(&mut self) {
+        if let Some(behind) = &mut self.engine {
             behind.engine.turn(false);
+            behind.drain();
         }
     }
 
@@ -528,8 +540,9 @@ impl Device {
         if self.engine.as_ref().is_some_and(|behind| behind.is_in_batch) {
             self.batch();
         }
-        if let Some(behind) = &self.engine {
+        if let Some(behind) = &mut self.engine {
             behind.engine.turn(true);
+            behind.drain();
         }
         self.held.gates.open(true);
         last.iter().for_each(|ticket| self.control(Control::Want { ticket: *ticket }).unwrap());
@@ -539,6 +552,10 @@ impl Device {
         });
         let requests = self.requests as usize;
         self.log.wait("a reply", |heard| heard.replies.len() >= requests);
+        if let Some(behind) = &self.engine {
+            let drains = behind.drains;
+            self.log.wait("the report that all work is complete", |heard| heard.drained >= drains);
+        }
         self.open_gates();
         if let Some(behind) = &self.engine {
             while let Ok(download) = behind.bulk.try_recv() {
@@ -578,6 +595,11 @@ impl Device {
 }
 
 impl Behind {
+    fn drain(&mut self) {
+        self.drains += 1;
+        self.engine.drain(self.drains);
+    }
+
     fn transfer(&mut self) -> TransferId {
         self.transfers += 1;
         TransferId(self.transfers)
@@ -644,10 +666,24 @@ impl Behind {
     }
 }
 
-/// Reads the events of the worker, as a client does.
-fn read(reports: &Reports, log: &Log) {
+/// Reads the events of the worker, as a client does, and gives the turn back when the worker wants it, as a supervisor does.
+fn read(reports: &Reports, engine: &Engine, log: &Log) {
     loop {
         let batch = reports.outbox.wait();
+        let mut frames = FrameBuffer::default();
+        frames.extend(&batch.unnumbered);
+        let mut wants_turn = false;
+        for frame in frames.take().unwrap().iter() {
+            match frame.header.opcode {
+                Drained::OPCODE => {
+                    let drained = Drained::decode(frame.body).unwrap().request;
+                    log.heard.lock().drained = drained;
+                    log.more.notify_all();
+                }
+                WantTurn::OPCODE => wants_turn = true,
+                _ => {}
+            }
+        }
         if let Some(bytes) = &batch.frames {
             let mut frames = FrameBuffer::default();
             frames.extend(bytes);
@@ -670,11 +706,14 @@ fn read(reports: &Reports, log: &Log) {
             }
             reports.outbox.acknowledge(last).unwrap();
         }
-        if reports.outbox.written(&batch) {
+        if reports.outbox.written(&batch) || engine.is_paused() {
             reports.after_progress();
         }
         if !batch.is_open {
             return;
+        }
+        if wants_turn {
+            engine.turn(true);
         }
     }
 }

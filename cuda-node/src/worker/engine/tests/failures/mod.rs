@@ -174,7 +174,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => Just(Step::Reset),
         2 => Just(Step::Open),
         3 => Just(Step::Batch),
-        1 => Just(Step::Turn),
+        4 => Just(Step::Turn),
         1 => Just(Step::Code),
         4 => (1..4_u8).prop_map(Step::Pieces),
         1 => Just(Step::Wait),
@@ -184,15 +184,22 @@ fn step() -> impl Strategy<Value = Step> {
 fn setup() -> impl Strategy<Value = Setup> {
     let graph_memory = prop_oneof![3 => Just(None), 1 => (140_000..270_000_u64).prop_map(Some)];
     let backlog = prop_oneof![Just(2_u64), Just(5), Just(64)];
-    let flags = (prop::bool::weighted(0.75), prop::bool::weighted(0.2), prop::bool::weighted(0.2));
+    let rare = || prop::bool::weighted(0.2);
+    let flags = (prop::bool::weighted(0.75), rare(), rare(), any::<bool>());
     (flags, 1..3_usize, backlog, graph_memory).prop_map(
-        |((behind_engine, is_adversarial, is_code_late), workers, backlog, graph_memory)| Setup {
+        |(
+            (behind_engine, is_adversarial, is_code_late, takes_turns),
+            workers,
+            backlog,
+            graph_memory,
+        )| Setup {
             behind_engine,
             is_adversarial,
             workers,
             backlog,
             graph_memory,
             is_code_late,
+            takes_turns,
         },
     )
 }
