@@ -255,6 +255,12 @@ impl LeaseBuilder {
     }
 
     fn resolve(&self) -> Result<SocketAddr> {
+        if self.node.starts_with("lease://") {
+            return Err(invalid(format!(
+                "`{}` is the address of a lease; write HOST:PORT, such as gpu-node:5701",
+                self.node
+            )));
+        }
         if !has_port(&self.node) {
             return Err(invalid(format!(
                 "`{}` has no port; write HOST:PORT, such as gpu-node:5701",
@@ -280,9 +286,16 @@ mod tests {
 
     #[test]
     fn node_without_a_port_is_refused_before_anything_is_sent() {
-        for node in
-            ["gpu-node", "gpu-node:", "gpu-node:http", "127.0.0.1:70000", "gpu-node:0", ":5701", ""]
-        {
+        for node in [
+            "gpu-node",
+            "gpu-node:",
+            "gpu-node:http",
+            "127.0.0.1:70000",
+            "gpu-node:0",
+            ":5701",
+            "",
+            "lease://gpu-node:5701",
+        ] {
             let error = LeaseBuilder::new(node).acquire_blocking().unwrap_err();
             assert!(error.to_string().contains("write HOST:PORT"), "{node}: {error}");
             assert!(!error.is_retryable(), "{node}: {error}");

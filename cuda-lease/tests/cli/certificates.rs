@@ -75,7 +75,7 @@ fn node_with_certificates_serves_clients_of_its_authority() {
     // Without a certificate the node refuses, also with the right authority.
     place
         .run("inventory --ca ca.pem")
-        .failed(4, "requires a client certificate; set the client's certificate and its key with --cert and --key");
+        .failed(4, "requires a client certificate; set the client's certificate and its key with --ca, --cert and --key");
     let other = place.run_without_node("certs --dir other").done();
     assert!(other.contains("other/ca.pem"));
     place.run("inventory --ca other/ca.pem").failed(4, "the options are --ca and --server-name");

@@ -52,7 +52,7 @@ pub(crate) fn unreachable(node: &NodeArgs, error: Error) -> Failure {
         }
         Error::Remote { address, status: status @ Status::Unauthorized, detail } => {
             let options = if detail.contains("requires a client certificate") {
-                " with --cert and --key"
+                " with --ca, --cert and --key"
             } else if detail.starts_with("the certificate of the node is not trusted") {
                 "; the options are --ca and --server-name"
             } else {
