@@ -2,6 +2,7 @@
 
 use std::{
     net::UdpSocket,
+    ops::RangeInclusive,
     process::Stdio,
     sync::{
         Arc,
@@ -1305,6 +1306,14 @@ impl Commands {
         let opcode = command.opcode().unwrap();
         put_frame(&mut self.frames, opcode, 1, self.last, |out| command.encode(out));
     }
+
+    /// Launches a graph once for each number.
+    fn launch(&mut self, graph: GraphId, numbers: RangeInclusive<u64>) {
+        for ticket in numbers.map(ticket) {
+            let step = Step::Graph { graph, changes: Content::NO_CHANGES };
+            self.add(Command::Submit { ticket, after: Vec::new(), step });
+        }
+    }
 }
 
 /// Reads events until the reply to a request.
@@ -1382,11 +1391,7 @@ fn session_that_loses_much_memory_again_and_again_gives_up_its_turn() {
         let refused = reply_of_worker(&mut stream).await.unwrap_err();
         assert_eq!(refused.status(), Some(Status::CapacityExceeded));
         commands.frames.clear();
-        for number in ALLOCATIONS + 1..=ALLOCATIONS + LAUNCHES {
-            let step = Step::Graph { graph: GraphId(GRAPHS), changes: Content::NO_CHANGES };
-            let ticket = ticket(number);
-            commands.add(Command::Submit { ticket, after: Vec::new(), step });
-        }
+        commands.launch(GraphId(GRAPHS), ALLOCATIONS + 1..=ALLOCATIONS + LAUNCHES);
         stream.bytes(&commands.frames).await;
         check_within(LONG, other).await;
     });
@@ -1438,10 +1443,7 @@ fn session_that_skips_a_long_graph_again_and_again_gives_up_its_turn() {
         reply_of_worker(&mut stream).await.unwrap();
         commands.frames.clear();
         const FIRST: u64 = 5;
-        for number in FIRST..FIRST + LAUNCHES {
-            let step = Step::Graph { graph: id, changes: Content::NO_CHANGES };
-            commands.add(Command::Submit { ticket: ticket(number), after: Vec::new(), step });
-        }
+        commands.launch(id, FIRST..=FIRST + LAUNCHES - 1);
         stream.bytes(&commands.frames).await;
         check_within(LONG / 2, other).await;
         loop {

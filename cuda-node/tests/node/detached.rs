@@ -62,7 +62,7 @@ fn detached_lease_that_its_client_has_confirmed_outlives_the_connection() {
     assert!(left.len() == 1 && left[0].connected, "{left:?}");
 }
 
-/// Its client gets an error instead of the token, so nobody could use or end the lease.
+/// Its client gets an error and no token, so nobody can use or end the lease.
 #[test]
 fn detached_lease_whose_confirmation_cannot_be_written_ends() {
     let folder = tempfile::tempdir().unwrap();

@@ -329,7 +329,7 @@ impl LeaseTable {
         }
     }
 
-    /// What the slots lack for another lease. `None` if none is possible, or if one has room.
+    /// Says what the possible slots lack for another lease: places or memory. Returns `None` if they lack neither.
     fn shortage(&self, request: &Waiter) -> Option<String> {
         let slots = self.possible_slots(request, &[]).filter_map(|slot| self.slots.get(slot.0));
         let (full, others): (Vec<_>, Vec<_>) =

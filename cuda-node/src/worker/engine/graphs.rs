@@ -159,10 +159,10 @@ impl Engine {
     }
 
     /// As [`create_due_graphs`](Self::create_due_graphs), also for graphs whose modules have ended their load.
-    pub(super) fn create_loaded_graphs(&self, state: &mut State) -> bool {
+    pub(super) fn create_loaded_graphs(&self, state: &mut State) {
         let State { graphs, modules, .. } = state;
         graphs.check_modules(|module| modules.can_launch(module));
-        self.create_due_graphs(state)
+        self.create_due_graphs(state);
     }
 
     /// Requests the end of the preparation of a graph or a module, or of the trim of a pool. The end advances commands

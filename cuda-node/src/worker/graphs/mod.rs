@@ -237,21 +237,20 @@ impl Graphs {
 
     /// Whether the backend has not taken changes of a graph.
     pub(super) fn has_untaken(&self, id: GraphId) -> bool {
-        match self.states.get(&id) {
-            Some(State::Created { record, .. } | State::Refused { record: Some(record), .. }) => {
-                record.has_untaken()
-            }
-            _ => false,
-        }
+        self.prepared_record(id).is_some_and(Record::has_untaken)
     }
 
     /// The number of nodes of a graph that has been prepared, and of their operands.
     pub(super) fn size(&self, id: GraphId) -> usize {
-        match self.states.get(&id) {
-            Some(State::Created { record, .. } | State::Refused { record: Some(record), .. }) => {
-                record.nodes().iter().map(|node| 1 + node.uses.len()).sum()
-            }
-            _ => 0,
+        let nodes = self.prepared_record(id).map(Record::nodes).unwrap_or_default();
+        nodes.iter().map(|node| 1 + node.uses.len()).sum()
+    }
+
+    fn prepared_record(&self, id: GraphId) -> Option<&Record> {
+        match self.states.get(&id)? {
+            State::Created { record, .. } => Some(record),
+            State::Refused { record, .. } => record.as_deref(),
+            State::Arriving(_) | State::Waiting(..) => None,
         }
     }
 

@@ -38,7 +38,7 @@ pub(in crate::worker) struct Prepared {
 }
 
 impl Prepared {
-    /// What the graph waits for. `None`: the backend can create it.
+    /// Returns what the graph waits for, or `None` if the backend can create it.
     pub(in crate::worker) fn awaits(
         &mut self,
         can_launch: impl Fn(ModuleId) -> bool,
